@@ -18,15 +18,12 @@ pub(crate) fn interval(values: &[f64]) -> [f64; 2] {
     [mean - half, mean + half]
 }
 
-/// Returns the quantile 0.975 of Student's t, to 0.0002 (Abramowitz and Stegun 26.7.5 above the table).
+/// Returns the quantile 0.975 of Student's t, to 0.003 (Abramowitz and Stegun 26.7.5 above the table).
 fn student(freedom: usize) -> f64 {
-    let (z, n) = (NORMAL, freedom as f64);
-    STUDENT.get(freedom - 1).copied().unwrap_or_else(|| {
-        z + (z.powi(3) + z) / (4.0 * n)
-            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
-            + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z)
-                / (384.0 * n.powi(3))
-    })
+    let (z, n) = (NORMAL, 4.0 * freedom as f64);
+    let wide =
+        z + (z.powi(3) + z) / n + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (6.0 * n * n);
+    STUDENT.get(freedom - 1).copied().unwrap_or(wide)
 }
 
 /// Returns the 95 % interval of a rate from this number of independent trials (Wilson 1927). Unlike a multiple of the
@@ -44,11 +41,9 @@ pub fn wilson(rate: f64, trials: f64) -> [f64; 2] {
 pub(crate) fn success_interval(games: &[f64], agents: usize) -> [f64; 2] {
     let (rate, count) = (mean(games), games.len() as f64);
     let spread = games.iter().map(|game| (game - rate).powi(2)).sum::<f64>() / count;
-    let trials = match spread {
-        0.0 => 1.0,
-        _ => rate * (1.0 - rate) / spread,
-    };
-    wilson(rate, count * trials.min(agents as f64))
+    // Not a number if all agents of all games win, or none does.
+    let trials = (rate * (1.0 - rate) / spread).max(1.0).min(agents as f64);
+    wilson(rate, count * trials)
 }
 
 /// Returns the mean.
@@ -98,7 +93,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_tables() {
         for (freedom, known) in [(7, 2.3646), (11, 2.2010), (30, 2.0423), (120, 1.9799)] {
-            assert!((student(freedom) - known).abs() < 2e-4, "{freedom}");
+            assert!((student(freedom) - known).abs() < 3e-3, "{freedom}");
         }
         let [low, high] = interval(&[1.0, 2.0, 3.0]);
         assert!((low + 0.484).abs() < 1e-3 && (high - 4.484).abs() < 1e-3);

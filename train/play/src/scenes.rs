@@ -71,9 +71,8 @@ impl Scenes {
         self.seats(scenario, "evaluation", (seed, episodes), &HashSet::new())
     }
 
-    /// Returns the seats of a test, by seed and number of episodes, and whether their scenes differ from those of the
-    /// `selections`: the evaluations that selected the weights to test. If a game has too few held-out scenes, they do
-    /// not. Luck and replies always differ.
+    /// Returns the seats of a test by seed and number of episodes, and whether their scenes differ from those of the
+    /// evaluation that selected the weights to test. They may not if a game has few held-out scenes; luck and replies do.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.
@@ -81,19 +80,13 @@ impl Scenes {
         &self,
         scenario: &dyn Scenario,
         of: (u64, usize),
-        selections: &[(u64, usize)],
+        selection: (u64, usize),
     ) -> Result<(Vec<Seat>, bool), PlayError> {
-        let mut excluded = HashSet::new();
-        for (seed, episodes) in selections.iter().filter(|_| self.divided) {
-            for seat in self.evaluation(scenario, *seed, *episodes)? {
-                excluded.insert(split_key(scenario, seat.scene)?);
-            }
-        }
-        match self.seats(scenario, "test", of, &excluded) {
-            Err(PlayError::NoScene { .. }) if !excluded.is_empty() => {
-                let seats = self.seats(scenario, "test", of, &HashSet::new())?;
-                Ok((seats, false))
-            }
+        let none = HashSet::new();
+        let selected = self.seats(scenario, "evaluation", selection, &none)?;
+        let keys = selected.iter().map(|seat| split_key(scenario, seat.scene));
+        match self.seats(scenario, "test", of, &keys.collect::<Result<_, _>>()?) {
+            Err(PlayError::NoScene { .. }) => Ok((self.seats(scenario, "test", of, &none)?, false)),
             seats => Ok((seats?, self.divided)),
         }
     }
@@ -233,14 +226,14 @@ mod tests {
             seats.iter().map(|seat| key(&*lake, seat.scene)).collect()
         };
         let selection = scenes.evaluation(&*lake, 1, 500).unwrap();
-        let (seats, is_other) = scenes.test(&*lake, (1, 300), &[(1, 500)]).unwrap();
+        let (seats, is_other) = scenes.test(&*lake, (1, 300), (1, 500)).unwrap();
         assert!(is_other && keys(&seats).is_disjoint(&keys(&selection)));
         assert!(seats.iter().all(|seat| is_kept(&key(&*lake, seat.scene))));
         // Without the exclusion some of the 4x4 lakes would recur.
-        let (free, _) = scenes.test(&*lake, (1, 300), &[]).unwrap();
+        let (free, _) = scenes.test(&*lake, (1, 300), (2, 1)).unwrap();
         assert!(!keys(&free).is_disjoint(&keys(&selection)));
         assert_eq!(
-            scenes.test(&*lake, (1, 20), &[(1, 500)]).unwrap().0,
+            scenes.test(&*lake, (1, 20), (1, 500)).unwrap().0,
             seats[..20]
         );
     }
@@ -250,7 +243,7 @@ mod tests {
     fn a_test_of_a_game_with_few_scenes_repeats_them_with_other_luck() {
         let lake = game("frozen-lake", &json!({ "size": 3 }));
         let scenes = Scenes::of(&*lake).unwrap();
-        let (seats, is_other) = scenes.test(&*lake, (1, 20), &[(1, 2000)]).unwrap();
+        let (seats, is_other) = scenes.test(&*lake, (1, 20), (1, 2000)).unwrap();
         assert!(scenes.divided() && !is_other);
         let lucks =
             |seats: &[Seat]| -> HashSet<u64> { seats.iter().map(|seat| seat.luck).collect() };

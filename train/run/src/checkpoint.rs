@@ -180,11 +180,6 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
-/// Returns the checkpoint of this step.
-pub(crate) fn of_step(run: &Path, step: usize) -> Result<Saved, CheckpointError> {
-    Saved::read(&file(&directory::checkpoints(run), step))
-}
-
 /// A checkpoint as read from its file.
 #[derive(Debug)]
 pub struct Saved {

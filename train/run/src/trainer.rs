@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::health::HealthChecks;
 use crate::learner::Learner;
 use crate::record::directory::{self, RunDirectory};
-use crate::record::metrics::{Evaluation, TestResults, TestedWeights, now};
+use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::Best;
 use crate::state::State;
@@ -25,8 +25,8 @@ pub enum TrainingEnd {
     Stopped,
 }
 
-/// Trains from the current step to the last, with evaluations before, between and after, and tests the weights before
-/// and after training and at the best evaluation. Records go to the directory
+/// Trains from the current step to the last, with evaluations before, between and after, and tests before and after.
+/// Records go to the directory
 /// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
 /// returns an error.
 ///
@@ -82,7 +82,6 @@ fn steps<L: Learner>(
             test(state, run, progress)?;
         }
         if last {
-            test_best(state, run, progress)?;
             return Ok(TrainingEnd::Finished);
         }
         if stop.load(Relaxed) {
@@ -178,73 +177,38 @@ fn test<L: Learner>(
     run: &RunDirectory,
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let mut results = TestResults::read(run.path()).unwrap_or_default();
-    if results.of_step(state.step).is_some() {
+    let mut results = TestResults::read(run.path());
+    let (step, mut config) = (state.step, state.config.clone());
+    if results.sampled.iter().any(|tested| tested.step == step) {
         return Ok(());
     }
-    let started = Instant::now();
-    let (eval, (scenario, scenes)) = (&state.config.eval, state.learner.game());
-    let of = (eval.seed, eval.episodes);
-    let (seats, other_scenes) = scenes.test(scenario, of, &[of])?;
-    let mut plays = Vec::new();
-    let mut config = state.config.clone();
-    // A network always takes the best action.
-    let is_greedy = eval.temperature == 0.0 || !config.learner.has_language();
-    let temperatures = [eval.temperature, 0.0];
-    for temperature in &temperatures[..if is_greedy { 1 } else { 2 }] {
-        config.eval.temperature = *temperature;
+    let of = (config.eval.seed, config.eval.episodes);
+    let (scenario, scenes) = state.learner.game();
+    let (seats, other_scenes) = scenes.test(scenario, of, of)?;
+    results.other_scenes = other_scenes;
+    for tested in [&mut results.sampled, &mut results.greedy] {
+        let started = Instant::now();
         let (scenario, referee, mut player) = state.learner.player(&config);
-        if results.weights.is_empty() {
-            results.baselines = baselines(scenario, &referee, &seats, of.0)?;
-        }
         let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
-        plays.push(PlayMetrics::of(scenario.actions(), &episodes));
+        results.baselines = baselines(scenario, &referee, &seats, of.0)?;
+        // Results of the end of a shorter run.
+        tested.retain(|tested| tested.step == 0);
+        tested.push(Evaluation {
+            step,
+            time: now(),
+            game: scenario.name().to_owned(),
+            seconds_evaluation: started.elapsed().as_secs_f64(),
+            play: PlayMetrics::of(scenario.actions(), &episodes),
+        });
+        if !config.learner.has_language() || config.eval.temperature == 0.0 {
+            break;
+        }
+        config.eval.temperature = 0.0;
     }
-    let mut plays = plays.into_iter();
-    results.weights.push(TestedWeights {
-        step: state.step,
-        play: plays.next().expect("one temperature or two"),
-        greedy: plays.next(),
-        seconds_test: started.elapsed().as_secs_f64(),
-    });
-    results.weights.sort_by_key(|tested| tested.step);
-    (results.games, results.other_scenes) = (seats.len(), other_scenes);
-    run.check()?;
     let text = serde_json::to_string(&results).expect("plain values");
-    Ok(write_atomically(
-        &directory::test(run.path()),
-        text.as_bytes(),
-    )?)
-}
-
-/// Tests the weights of the best evaluation, if they are neither the first nor the last.
-fn test_best<L: Learner>(
-    state: &mut State<L>,
-    run: &RunDirectory,
-    progress: &dyn Progress,
-) -> Result<(), Error> {
-    let results = TestResults::read(run.path()).unwrap_or_default();
-    let best = state.best.map(|best| best.step);
-    let Some(best) = best.filter(|best| results.of_step(*best).is_none()) else {
-        return Ok(());
-    };
-    let names = state.learner.names();
-    let of = (&*state.model_name, &*state.fingerprint);
-    let found = checkpoint::of_step(run.path(), best)
-        .and_then(|saved| saved.snapshot(&state.config, of, names.iter().map(String::as_str)));
-    match found {
-        Ok(found) => {
-            let last = state.snapshot()?;
-            state.restore(&found);
-            let tested = test(state, run, progress);
-            state.restore(&last);
-            tested
-        }
-        Err(error) => {
-            progress.note(&format!("the best weights are not tested: {error}"));
-            Ok(())
-        }
-    }
+    run.check()?;
+    write_atomically(&directory::test(run.path()), text.as_bytes())?;
+    Ok(())
 }
 
 /// Writes records, if all their numbers are finite.

@@ -1,11 +1,11 @@
 //! Options of `eval`, `probe` and `play`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
-use lapwing_train::config::{EvalConfig, MOST_EPISODES, PathKind, Resolved};
+use lapwing_train::config::{MOST_EPISODES, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
 use super::changes::{ConfigArgs, TRAINING_ONLY, announced, built_in_preset};
@@ -171,13 +171,6 @@ impl EvalArgs {
         evaluation(&self.config, self.episodes, self.player.player.as_ref())
     }
 
-    /// Returns seed and number of episodes of the evaluations that selected the weights to compare.
-    pub fn selections(&self) -> Result<Vec<(u64, usize)>, Error> {
-        let opponent = self.opponent.as_ref().map(Path::new);
-        let others = self.against.iter().map(PathBuf::as_path).chain(opponent);
-        selections(&self.config, others)
-    }
-
     pub fn games(&self, config: &Config) -> Result<Vec<GameConfig>, Error> {
         if self.games.is_empty() {
             return Ok(vec![config.game.clone()]);
@@ -190,11 +183,6 @@ impl EvalArgs {
 impl ProbeArgs {
     pub fn config(&self) -> Result<Config, Error> {
         evaluation(&self.config, self.episodes, None)
-    }
-
-    /// Returns seed and number of episodes of the evaluations that selected the weights to probe.
-    pub fn selections(&self) -> Result<Vec<(u64, usize)>, Error> {
-        selections(&self.config, std::iter::empty())
     }
 
     /// Returns the selected probes of this game.
@@ -232,24 +220,6 @@ fn evaluation(
     };
     let unused = ["eval.every", "mix"];
     Ok(to_play(resolved, request, player, &unused, "an evaluation"))
-}
-
-/// Returns seed and number of episodes of the evaluations of a config or run, and of the runs that weights come from.
-fn selections<'a>(
-    request: &'a ConfigArgs,
-    others: impl Iterator<Item = &'a Path>,
-) -> Result<Vec<(u64, usize)>, Error> {
-    let mut configs = vec![request.config.clone()];
-    let model = request.model.as_ref().map(Path::new);
-    for path in others.chain(request.adapter.as_deref()).chain(model) {
-        // A run, or a directory in a run.
-        let mut places = path.ancestors().take(2);
-        let run = places.find(|place| PathKind::of(place) == PathKind::Run);
-        configs.extend(run.map(|run| run.to_string_lossy().into_owned()));
-    }
-    let of = |config: &String| Ok(Config::load(config, &[])?.eval);
-    let evals: Vec<EvalConfig> = configs.iter().map(of).collect::<Result<_, Error>>()?;
-    Ok(evals.iter().map(|e| (e.seed, e.episodes)).collect())
 }
 
 /// Prints the notes on a config for this player, and on keys that have no effect: those of training, and `unused` ones.

@@ -284,7 +284,7 @@ fn seats(
     terminal: &Terminal,
 ) -> Result<Vec<Seat>> {
     let of = (config.eval.seed, config.eval.episodes);
-    let (seats, is_other) = scenes.test(scenario, of, &arguments.selections()?)?;
+    let (seats, is_other) = scenes.test(scenario, of, arguments.config.selection()?)?;
     match (scenes.divided(), is_other) {
         (false, _) => terminal.note(NOT_DIVIDED),
         (true, false) => terminal.note(NOT_OTHER),

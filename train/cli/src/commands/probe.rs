@@ -78,9 +78,13 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
-        let (eval, own) = (&config.eval, &state.learner.worlds[world]);
-        let (of, selections) = ((eval.seed, eval.episodes), arguments.selections()?);
-        let (seats, _) = own.scenes.test(&*own.scenario, of, &selections)?;
+        let (of, own) = (
+            (config.eval.seed, config.eval.episodes),
+            &state.learner.worlds[world],
+        );
+        let (seats, _) = own
+            .scenes
+            .test(&*own.scenario, of, arguments.config.selection()?)?;
         rows.push(row(&mut state, world, probe, &agents, &seats, &terminal)?);
     }
     drop(terminal);

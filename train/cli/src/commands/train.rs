@@ -179,7 +179,11 @@ fn run<L: Learner>(
         let text = format!(" at step {step} of {total}, and saved; {hint}");
         return Err(Stopped(text).into());
     }
-    write!(out::shown(), "{}", before_and_after(&state, &place))?;
+    write!(
+        out::shown(),
+        "{}",
+        before_and_after(&place, state.config.eval.episodes)
+    )?;
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
     conclude(&state, &records, &place)
@@ -241,37 +245,30 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     Ok(())
 }
 
-/// Returns a table of the model before and after training, and at its best, with the baselines, on test scenes.
-fn before_and_after<L>(state: &State<L>, run: &Path) -> String {
-    let results = TestResults::read(run).unwrap_or_default();
-    let mut steps = vec![
-        ("before training".to_owned(), 0),
-        ("after training".to_owned(), state.step),
-    ];
-    // A run of no steps has one test.
-    steps.truncate(1 + state.step.min(1));
-    if let Some(best) = state
-        .best
-        .filter(|best| ![0, state.step].contains(&best.step))
-    {
-        steps.push((format!("at its best (step {})", best.step), best.step));
-    }
+/// Returns a table of the tests before and after training, with the baselines.
+fn before_and_after(run: &Path, games: usize) -> String {
+    let results = TestResults::read(run);
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
-    for (name, step) in steps {
-        if let Some(tested) = results.of_step(step) {
-            let greedy = tested.greedy.as_ref();
-            let greedy = greedy.map(|play| (format!("{name}, greedy"), play));
-            rows.push((name, &tested.play));
-            rows.extend(greedy);
-        }
+    for (at, tested) in results.sampled.iter().enumerate() {
+        let name = if tested.step == 0 {
+            "before training"
+        } else {
+            "after training"
+        };
+        rows.push((name.to_owned(), &tested.play));
+        let greedy = results.greedy.get(at);
+        rows.extend(greedy.map(|greedy| (format!("{name}, greedy"), &greedy.play)));
     }
-    let games = results.games;
     let scenes = match results.other_scenes {
-        true => "scenes that no evaluation above played",
-        false => "the scenes of the evaluations above, with other luck (there are too few others)",
+        true => "scenes that no evaluation of the run played",
+        false => {
+            "the scenes of the evaluations with other luck, because this game has too few others"
+        }
     };
-    let table = comparison(&results.baselines, &rows, games);
-    format!("test on {scenes}:\n{table}")
+    format!(
+        "test on {scenes}:\n{}",
+        comparison(&results.baselines, &rows, games)
+    )
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

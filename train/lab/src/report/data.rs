@@ -74,7 +74,7 @@ pub(crate) struct ReportRun {
     pub(crate) running: bool,
     pub(crate) baselines: Option<Baselines>,
     pub(crate) evaluations: Vec<Evaluation>,
-    pub(crate) test: Option<TestResults>,
+    pub(crate) test: TestResults,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) sessions: Vec<directory::Session>,
     /// Seconds by phase.

@@ -33,43 +33,24 @@ pub struct Evaluation {
     pub play: PlayMetrics,
 }
 
-/// The results of a run's weights on test scenes, which none of its evaluations plays.
+/// The results on test scenes, before and after training: the file `test.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestResults {
-    /// Number of games.
-    pub games: usize,
-    /// Whether the scenes differ from those of the evaluations. They do not if the game has too few held-out scenes.
+    /// Whether the scenes differ from those of the evaluations, which needs enough held-out scenes.
     pub other_scenes: bool,
     /// The baselines on the same scenes.
     pub baselines: Baselines,
-    /// The weights before training, at the best evaluation, and after training.
-    pub weights: Vec<TestedWeights>,
-}
-
-/// The results of the weights of one step.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TestedWeights {
-    /// Training steps completed.
-    pub step: usize,
-    /// The test's duration in seconds.
-    pub seconds_test: f64,
-    /// The episode statistics at `eval.temperature`.
-    #[serde(flatten)]
-    pub play: PlayMetrics,
-    /// The same with greedy decoding; `None` if `play` is greedy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub greedy: Option<PlayMetrics>,
+    /// The results at `eval.temperature`.
+    pub sampled: Vec<Evaluation>,
+    /// The results with greedy decoding; empty if `sampled` is greedy.
+    pub greedy: Vec<Evaluation>,
 }
 
 impl TestResults {
-    /// Reads the results of the run in this directory; `None` if it has none yet, or unreadable ones.
-    pub fn read(run: &Path) -> Option<TestResults> {
-        serde_json::from_slice(&fs::read(directory::test(run)).ok()?).ok()
-    }
-
-    /// Returns the results of the weights of this step.
-    pub fn of_step(&self, step: usize) -> Option<&TestedWeights> {
-        self.weights.iter().find(|tested| tested.step == step)
+    /// Reads the results of a run; empty if it has none yet, or unreadable ones.
+    pub fn read(run: &Path) -> TestResults {
+        let bytes = fs::read(directory::test(run)).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }
 
