@@ -1,14 +1,23 @@
 //! The table of a run and its baselines.
 
+use lapwing_lab::stats::wilson;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::metrics::{Baselines, PlayMetrics};
 
-/// Returns a table of these players between the random and the scripted one, with the best possible return. The success
-/// rate has its standard error. "with penalty" is the return that training uses: invalid replies reduce it.
-pub fn comparison(baselines: &Baselines, players: &[(String, &PlayMetrics)]) -> String {
+use crate::commands::eval::interval;
+
+/// Returns a table of these players between the random and the scripted one, with the best possible return, over this
+/// number of games. The success rate has its 95 % interval. "with penalty" is the return that training uses: invalid
+/// replies reduce it.
+pub fn comparison(
+    baselines: &Baselines,
+    players: &[(String, &PlayMetrics)],
+    games: usize,
+) -> String {
     let mut table = TextTable::new(&[
         "",
         "success",
+        "95 %",
         "return",
         "with penalty",
         "valid",
@@ -20,21 +29,20 @@ pub fn comparison(baselines: &Baselines, players: &[(String, &PlayMetrics)]) -> 
     let scripted = scripted.map(|play| ("scripted player", play));
     let players = players.iter().map(|(name, play)| (&**name, *play));
     for (name, play) in random.chain(players).chain(scripted) {
-        let (success, episodes) = (play.success_rate, play.episodes);
-        let error = (success * (1.0 - success) / episodes as f64).sqrt();
         table.row([
             name.to_owned(),
-            format!("{success:.3} ± {error:.3}"),
+            format!("{:.3}", play.success_rate),
+            interval(wilson(play.success_rate, games as f64)),
             format!("{:.3}", play.return_mean),
             format!("{:.3}", play.composite_return_mean),
             format!("{:.2}", play.valid_action_rate),
             format!("{:.1}", play.episode_length_mean),
-            episodes.to_string(),
+            play.episodes.to_string(),
         ]);
     }
     if let Some(best) = baselines.best_possible {
-        let mut cells = [const { String::new() }; 7];
-        (cells[0], cells[2]) = ("best possible".to_owned(), format!("{best:.3}"));
+        let mut cells = [const { String::new() }; 8];
+        (cells[0], cells[3]) = ("best possible".to_owned(), format!("{best:.3}"));
         table.row(cells);
     }
     table.text()
@@ -65,13 +73,13 @@ mod tests {
             ..Baselines::default()
         };
         let players = [("after training".to_owned(), &trained)];
-        assert_snapshot!(comparison(&baselines, &players));
+        assert_snapshot!(comparison(&baselines, &players, 200));
         let bare = Baselines {
             scripted: None,
             best_possible: None,
             ..baselines
         };
-        let bare = comparison(&bare, &players);
+        let bare = comparison(&bare, &players, 200);
         assert!(
             !bare.contains("scripted") && !bare.contains("possible"),
             "{bare}"

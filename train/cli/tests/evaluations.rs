@@ -1,5 +1,6 @@
 //! `lapwing eval`, `lapwing probe`, and the scores of people.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
@@ -77,6 +78,20 @@ fn agents_are_compared_on_the_same_scenes() {
     assert_eq!(examined["return_mean"], game["players"][0]["return_mean"]);
     assert_eq!(game["search"]["success_rate"], 1.0);
     assert_eq!(game["best_possible"], 1.0);
+
+    // The run has tested itself on the first of these scenes, before and after.
+    let test = fs::read(home.join("run/test.json")).unwrap();
+    let test: Value = serde_json::from_slice(&test).unwrap();
+    let few = "eval run --adapter run/adapter --episodes 8 --greedy --json";
+    let few = json(home, &few.split(' ').collect::<Vec<_>>());
+    let [new, greedy, old, old_greedy] = [0, 1, 2, 3].map(|at| &few["games"][0]["players"][at]);
+    let tests = [&test["sampled"], &test["greedy"]];
+    for (at, players) in [[old, old_greedy], [new, greedy]].iter().enumerate() {
+        for (player, tested) in players.iter().zip(tests) {
+            assert_eq!(tested[at]["step"], at * 8);
+            assert_eq!(tested[at]["return_mean"], player["return_mean"]);
+        }
+    }
 
     // The file of scenes has the same numbers, and the same scenes for all players.
     let lines = lines(&home.join("scenes.jsonl"));

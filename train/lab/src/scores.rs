@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{interval, mean};
+use crate::stats::{interval, mean, success_interval};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Episode, Seat};
 
@@ -38,9 +38,9 @@ pub struct PlayerScores {
     /// Means over the episodes.
     #[serde(flatten)]
     pub play: PlayMetrics,
-    /// The 95 % bootstrap interval of the mean return over the episodes.
+    /// The 95 % confidence interval of the mean return over the games, by Student's t.
     pub return_interval: [f64; 2],
-    /// The 95 % bootstrap interval of the success rate over the episodes.
+    /// The 95 % confidence interval of the success rate over the games, after Wilson.
     pub success_interval: [f64; 2],
     /// The score of each scene.
     #[serde(skip)]
@@ -73,13 +73,11 @@ impl PlayerScores {
             valid: episode.turns.iter().filter(|t| t.action.is_some()).count(),
         };
         let scenes: Vec<SceneScore> = episodes.iter().enumerate().map(scene).collect();
-        let over =
-            |of: fn(&SceneScore) -> f64| interval(&scenes.iter().map(of).collect::<Vec<_>>());
         PlayerScores {
             player: player.to_owned(),
             play: PlayMetrics::of(actions, episodes),
-            return_interval: over(|scene| scene.game_return),
-            success_interval: over(success),
+            return_interval: interval(&of_games(&scenes, |scene| scene.game_return)),
+            success_interval: success_interval(&of_games(&scenes, success), agents),
             scenes,
         }
     }
@@ -94,11 +92,11 @@ pub struct Difference {
     pub against: String,
     /// Mean difference of the returns.
     pub return_mean: f64,
-    /// Its 95 % bootstrap interval over the scenes.
+    /// Its 95 % confidence interval over the games, by Student's t.
     pub return_interval: [f64; 2],
     /// Difference of the success rates.
     pub success_rate: f64,
-    /// Its 95 % bootstrap interval over the scenes.
+    /// Its 95 % confidence interval over the games, by Student's t.
     pub success_interval: [f64; 2],
 }
 
@@ -117,7 +115,8 @@ impl Difference {
             against.player
         );
         let differences = |of: fn(&SceneScore) -> f64| -> Vec<f64> {
-            pairs.iter().map(|(a, b)| of(a) - of(b)).collect()
+            let [own, other] = [player, against].map(|scores| of_games(&scores.scenes, of));
+            own.iter().zip(other).map(|(a, b)| a - b).collect()
         };
         let returns = differences(|scene| scene.game_return);
         let successes = differences(success);
@@ -132,6 +131,14 @@ impl Difference {
     }
 }
 
+/// Returns the mean over the agents of each game: the agents of one game are not independent.
+fn of_games(scenes: &[SceneScore], of: fn(&SceneScore) -> f64) -> Vec<f64> {
+    let games = scenes.chunk_by(|_, next| next.agent > 0);
+    games
+        .map(|game| mean(&game.iter().map(of).collect::<Vec<_>>()))
+        .collect()
+}
+
 fn success(scene: &SceneScore) -> f64 {
     f64::from(u8::from(scene.success))
 }
@@ -142,6 +149,11 @@ mod tests {
     use lapwing_play::Turn;
 
     fn scores(player: &str, returns: &[f64]) -> PlayerScores {
+        scores_of(player, returns, 1)
+    }
+
+    /// The scores of games whose agents all have the same return.
+    fn scores_of(player: &str, returns: &[f64], agents: usize) -> PlayerScores {
         let seat = |scene| Seat {
             scene,
             luck: 0,
@@ -157,7 +169,8 @@ mod tests {
             success: *reward > 0.0,
             ..Episode::default()
         };
-        let episodes: Vec<Episode> = returns.iter().map(episode).collect();
+        let seated = returns.iter().flat_map(|value| vec![value; agents]);
+        let episodes: Vec<Episode> = seated.map(episode).collect();
         PlayerScores::of("game", player, &["go".to_owned()], &seats, &episodes)
     }
 
@@ -175,6 +188,20 @@ mod tests {
         assert_eq!(back.return_mean, -1.0);
         // The only scene that is lost without the extra point.
         assert!((difference.success_rate - 0.05).abs() < 1e-12);
+    }
+
+    /// Two agents share the reward of each game, so two seats of a game say no more than one.
+    #[test]
+    fn agents_of_a_game_are_one_observation() {
+        let returns: Vec<f64> = (0..20).map(|i| f64::from(i % 3)).collect();
+        let [alone, both] = [1, 2].map(|agents| scores_of("one", &returns, agents));
+        assert_eq!((alone.scenes.len(), both.scenes.len()), (20, 40));
+        assert_eq!(both.return_interval, alone.return_interval);
+        assert_eq!(both.success_interval, alone.success_interval);
+        let nobody = scores_of("nobody", &[0.0; 20], 2);
+        let alone = Difference::between(&alone, &scores("nobody", &[0.0; 20]));
+        let both = Difference::between(&both, &nobody);
+        assert_eq!(both.return_interval, alone.return_interval);
     }
 
     #[test]

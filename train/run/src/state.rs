@@ -228,22 +228,6 @@ impl State {
         self.learner.world()
     }
 
-    /// Returns the seats of the evaluation in one of the worlds.
-    ///
-    /// # Errors
-    /// If the game fails.
-    ///
-    /// # Panics
-    /// If there is no such world.
-    #[track_caller]
-    pub fn seats(&self, world: usize) -> Result<Vec<Seat>, Error> {
-        let (eval, world) = (&self.config.eval, &self.learner.worlds[world]);
-        let seats = world
-            .scenes
-            .evaluation(&*world.scenario, eval.seed, eval.episodes)?;
-        Ok(seats)
-    }
-
     /// Returns one of the worlds, its referee, and the policy as a player that samples at this temperature.
     ///
     /// # Panics

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use crate::health::HealthChecks;
 use crate::learner::Learner;
-use crate::record::directory::RunDirectory;
-use crate::record::metrics::{Evaluation, now};
+use crate::record::directory::{self, RunDirectory};
+use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::Best;
 use crate::state::State;
 use crate::{Config, Error, checkpoint, samples};
+use lapwing_model::write_atomically;
 use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
@@ -24,7 +25,8 @@ pub enum TrainingEnd {
     Stopped,
 }
 
-/// Trains from the current step to the last, with evaluations before, between and after. Records go to the directory
+/// Trains from the current step to the last, with evaluations before, between and after, and tests before and after.
+/// Records go to the directory
 /// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
 /// returns an error.
 ///
@@ -75,6 +77,9 @@ fn steps<L: Learner>(
                 false => save(state, run)?,
             }
             (*clean, saved) = (true, Instant::now());
+        }
+        if last || state.step == 0 {
+            test(state, run, progress)?;
         }
         if last {
             return Ok(TrainingEnd::Finished);
@@ -166,6 +171,46 @@ fn evaluate<L: Learner>(
     Ok(())
 }
 
+/// Plays the test scenes with the current weights, sampled and greedy, unless that was done.
+fn test<L: Learner>(
+    state: &mut State<L>,
+    run: &RunDirectory,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let mut results = TestResults::read(run.path());
+    let (step, mut config) = (state.step, state.config.clone());
+    if results.sampled.iter().any(|tested| tested.step == step) {
+        return Ok(());
+    }
+    let of = (config.eval.seed, config.eval.episodes);
+    let (scenario, scenes) = state.learner.game();
+    let (seats, other_scenes) = scenes.test(scenario, of, of)?;
+    results.other_scenes = other_scenes;
+    for tested in [&mut results.sampled, &mut results.greedy] {
+        let started = Instant::now();
+        let (scenario, referee, mut player) = state.learner.player(&config);
+        let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
+        results.baselines = baselines(scenario, &referee, &seats, of.0)?;
+        // Results of the end of a shorter run.
+        tested.retain(|tested| tested.step == 0);
+        tested.push(Evaluation {
+            step,
+            time: now(),
+            game: scenario.name().to_owned(),
+            seconds_evaluation: started.elapsed().as_secs_f64(),
+            play: PlayMetrics::of(scenario.actions(), &episodes),
+        });
+        if !config.learner.has_language() || config.eval.temperature == 0.0 {
+            break;
+        }
+        config.eval.temperature = 0.0;
+    }
+    let text = serde_json::to_string(&results).expect("plain values");
+    run.check()?;
+    write_atomically(&directory::test(run.path()), text.as_bytes())?;
+    Ok(())
+}
+
 /// Writes records, if all their numbers are finite.
 fn keep(run: &mut RunDirectory, records: &[Record]) -> Result<(), RecordError> {
     records.iter().try_for_each(Record::check)?;
@@ -219,7 +264,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::record::directory;
     use crate::state::RunPurpose;
 
     /// Starts or resumes the run in this directory, as the program does.

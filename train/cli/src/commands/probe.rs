@@ -6,11 +6,11 @@ use anyhow::Result;
 use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::PlayerScores;
 use lapwing_lab::text_table::TextTable;
-use lapwing_play::Progress;
 use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{ProbeCounts, ProbedPlayer, Verdict};
+use lapwing_play::{Progress, Seat};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 
@@ -78,7 +78,14 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
-        rows.push(row(&mut state, world, probe, &agents, &terminal)?);
+        let (of, own) = (
+            (config.eval.seed, config.eval.episodes),
+            &state.learner.worlds[world],
+        );
+        let (seats, _) = own
+            .scenes
+            .test(&*own.scenario, of, arguments.config.selection()?)?;
+        rows.push(row(&mut state, world, probe, &agents, &seats, &terminal)?);
     }
     drop(terminal);
     if arguments.json {
@@ -117,9 +124,9 @@ fn row(
     world: usize,
     probe: Option<&SemanticProbe>,
     agents: &[ModelAgent],
+    seats: &[Seat],
     progress: &Terminal,
 ) -> Result<ProbeRow> {
-    let seats = state.seats(world)?;
     let temperature = state.config.eval.temperature;
     let (name, summary) = probe.map_or(("usual", ""), |probe| (probe.name, probe.summary));
     let mut players = Vec::new();
@@ -127,16 +134,16 @@ fn row(
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
-        let episodes = play_evaluation(scenario, &referee, &seats, &mut watched, progress)?;
+        let episodes = play_evaluation(scenario, &referee, seats, &mut watched, progress)?;
         players.push(ProbedAgent {
             verdict: Verdict::of(&watched.followed),
-            scores: PlayerScores::of(name, &agent.name, scenario.actions(), &seats, &episodes),
+            scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),
             followed: watched.followed,
         });
     }
     let world = &state.learner.worlds[world];
     let referee = world.referee(&state.config.policy);
-    let baselines = baseline_episodes(&*world.scenario, &referee, &seats, &mut [])?;
+    let baselines = baseline_episodes(&*world.scenario, &referee, seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
         episodes.map(|episodes| PlayMetrics::of(actions, &episodes).return_mean)

@@ -16,7 +16,7 @@ use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
-use lapwing_train::record::metrics::now;
+use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
@@ -175,12 +175,16 @@ fn run<L: Learner>(
     // Removes the progress bars.
     drop(terminal);
     let records = run.records()?;
-    write!(out::shown(), "{}", before_and_after(&records))?;
     if ending == TrainingEnd::Stopped {
         let step = state.step;
         let text = format!(" at step {step} of {total}, and saved; {hint}");
         return Err(Stopped(text).into());
     }
+    write!(
+        out::shown(),
+        "{}",
+        before_and_after(&place, state.config.eval.episodes)
+    )?;
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
     conclude(&state, &records, &place)
@@ -242,30 +246,30 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     Ok(())
 }
 
-/// Returns a table of the model before and after training, and at its best, with the baselines.
-fn before_and_after(records: &[Record]) -> String {
-    let evaluations: Vec<_> = records::evaluations(records).collect();
+/// Returns a table of the tests before and after training, with the baselines.
+fn before_and_after(run: &Path, games: usize) -> String {
+    let results = TestResults::read(run);
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
-    rows.extend(
-        evaluations
-            .first()
-            .map(|first| ("before training".to_owned(), &first.play)),
-    );
-    // A run of no steps has one evaluation.
-    if let [_, .., after] = evaluations[..] {
-        rows.push(("after training".to_owned(), &after.play));
-        // The earliest of equal ones.
-        let mut best = evaluations[0];
-        for other in &evaluations {
-            if other.play.return_mean > best.play.return_mean {
-                best = other;
-            }
-        }
-        if best.step != after.step && best.step > 0 {
-            rows.push((format!("at its best (step {})", best.step), &best.play));
-        }
+    for (at, tested) in results.sampled.iter().enumerate() {
+        let name = if tested.step == 0 {
+            "before training"
+        } else {
+            "after training"
+        };
+        rows.push((name.to_owned(), &tested.play));
+        let greedy = results.greedy.get(at);
+        rows.extend(greedy.map(|greedy| (format!("{name}, greedy"), &greedy.play)));
     }
-    records::baselines(records).map_or(String::new(), |baselines| comparison(baselines, &rows))
+    let scenes = match results.other_scenes {
+        true => "scenes that no evaluation of the run played",
+        false => {
+            "the scenes of the evaluations with other luck, because this game has too few others"
+        }
+    };
+    format!(
+        "test on {scenes}:\n{}",
+        comparison(&results.baselines, &rows, games)
+    )
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

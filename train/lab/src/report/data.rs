@@ -15,7 +15,7 @@ use crate::sweep::{self, dotted_keys};
 use lapwing_learn::metrics::numbers;
 use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
-use lapwing_train::record::metrics::{Evaluation, Warning};
+use lapwing_train::record::metrics::{Evaluation, TestResults, Warning};
 use lapwing_train::record::{Record, RecordError, directory};
 use lapwing_train::{Config, Error};
 
@@ -76,6 +76,7 @@ pub(crate) struct ReportRun {
     pub(crate) running: bool,
     pub(crate) baselines: Option<Baselines>,
     pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) test: TestResults,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) sessions: Vec<directory::Session>,
     /// Seconds by phase.
@@ -163,6 +164,7 @@ impl ReportRun {
             language: config.learner.has_language(),
             steps_total: config.train.steps,
             running: directory::is_in_use(path),
+            test: TestResults::read(path),
             sessions,
             seconds: [("rollout", 0.0), ("update", 0.0), ("evaluation", 0.0)],
             base,

@@ -271,8 +271,13 @@ function levels(of) {
 const successes = b => [['random', b.random && b.random.success_rate], ['scripted', b.scripted && b.scripted.success_rate]];
 const returns = b => [['random', b.random && b.random.return_mean], ['scripted', b.scripted && b.scripted.return_mean], ['best possible', b.best_possible]];
 
-const before = run => run.evaluations[0];
-const after = run => run.evaluations.length > 1 ? run.evaluations[run.evaluations.length - 1] : undefined;
+/** The results before and after training: of the test, on scenes that no evaluation played, or else of the evaluations. */
+const tested = run => run.test.sampled.length > 0 && run.test.sampled[run.test.sampled.length - 1].step === run.steps_done;
+const ends = all => [all[0], all.length > 1 ? all[all.length - 1] : undefined];
+const outcomes = run => ends(tested(run) ? run.test.sampled : run.evaluations);
+const greedy = run => ends(tested(run) ? run.test.greedy : []);
+const before = run => outcomes(run)[0];
+const after = run => outcomes(run)[1];
 const best = run => run.evaluations.reduce((best, one) => !best || one.return_mean > best.return_mean ? one : best, undefined);
 const mean = values => values.length ? sum(values) / values.length : undefined;
 
@@ -303,18 +308,22 @@ const change = (from, to) => to === undefined ? [score(from)] : [h('small', {}, 
 
 function tiles() {
   const group = page.groups[0], runs = group.runs.map(i => page.runs[i]);
-  const baselines = runs[0].baselines;
+  const baselines = (tested(runs[0]) ? runs[0].test : runs[0]).baselines;
   const of = (which, metric) => mean(runs.map(which).filter(Boolean).map(one => one[metric]));
   const seeds = runs.length > 1 ? `mean of ${runs.length} seeds; ` : '';
   const listed = list => list.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${score(value)}`).join(', ');
-  const episodes = runs[0].evaluations.length ? runs[0].evaluations[0].episodes : 0;
+  const episodes = before(runs[0]) ? before(runs[0]).episodes : 0;
+  const greedily = metric => {
+    const [from, to] = [0, 1].map(at => mean(runs.map(run => greedy(run)[at]).filter(Boolean).map(one => one[metric])));
+    return from === undefined ? '' : `; greedy ${score(from)}${to === undefined ? '' : ' → ' + score(to)}`;
+  };
   const played = sum(runs.map(run => run.tokens_played)), computed = sum(runs.map(run => run.tokens_computed));
   const seconds = sum(runs.flatMap(run => run.seconds.map(([, value]) => value)));
   const list = h('dl', { class: 'tiles' });
   if (episodes) {
     list.append(
-      tile('Success on held-out scenes', change(of(before, 'success_rate'), of(after, 'success_rate')), seeds + `${plural(episodes, 'episode')} each` + (baselines ? '; ' + listed(successes(baselines)) : '')),
-      tile('Return on held-out scenes', change(of(before, 'return_mean'), of(after, 'return_mean')), seeds + (baselines ? listed(returns(baselines)) : '')));
+      tile('Success on held-out scenes', change(of(before, 'success_rate'), of(after, 'success_rate')), seeds + `${plural(episodes, 'episode')} each` + (baselines ? '; ' + listed(successes(baselines)) : '') + greedily('success_rate')),
+      tile('Return on held-out scenes', change(of(before, 'return_mean'), of(after, 'return_mean')), seeds + (baselines ? listed(returns(baselines)) : '') + greedily('return_mean')));
   }
   list.append(
     tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations`));
@@ -325,16 +334,20 @@ function tiles() {
 }
 
 function runsTable() {
+  const hasGreedy = page.runs.some(run => greedy(run)[0]);
   const row = (run, group) => {
     const [first, last, top] = [before(run), after(run), best(run)];
     const line = swatch(s('path', { d: 'M0 6H22', stroke: colour(group), 'stroke-width': 4 }));
     return [many ? [line, ' ', run.name] : run.name, ...(many ? [page.groups[group].label] : []), run.sessions[0]?.model ?? '–', run.seed, state(run),
-      score(first?.success_rate), score(last?.success_rate), score(first?.return_mean), score(last?.return_mean),
+      score(first?.success_rate), score(last?.success_rate), ...(hasGreedy ? greedy(run).map(one => score(one?.success_rate)) : []),
+      score(first?.return_mean), score(last?.return_mean),
       top ? `${score(top.return_mean)} (step ${top.step})` : '–', duration(sum(run.seconds.map(([, value]) => value)))];
   };
-  const numbers = ['success before', 'success after', 'return before', 'return after', 'best return', 'time'];
+  const numbers = ['success before', 'success after', ...(hasGreedy ? ['greedy before', 'greedy after'] : []), 'return before', 'return after', 'best evaluation', 'time'];
   const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['model', 'word'], ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
-  section('runs', 'Runs', h('div', { class: 'card' }, table('Success and return on held-out scenes: the first and the last evaluation.', columns,
+  const caption = page.runs.every(tested) ? 'Success and return on test scenes, which no evaluation played.'
+    : 'Success and return on held-out scenes: the first and the last evaluation, or after the training a test on other scenes.';
+  section('runs', 'Runs', h('div', { class: 'card' }, table(caption, columns,
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
 

@@ -114,7 +114,7 @@ impl SweepResults {
             labels.push(label);
         }
         let bands = match is_interval {
-            true => "the 95 % bootstrap interval of the mean",
+            true => "the 95 % confidence interval of the mean",
             false => "the range of the seeds",
         };
         let mut captions = vec![format!(

@@ -19,7 +19,7 @@ pub(crate) struct RunStatistics {
     pub(super) mean: f64,
     /// The standard deviation of a sample (n - 1); 0 for a single run.
     pub(super) std: f64,
-    /// The 95 % bootstrap interval of the mean.
+    /// The 95 % confidence interval of the mean, by Student's t.
     pub(super) interval: [f64; 2],
 }
 

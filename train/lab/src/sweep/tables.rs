@@ -11,7 +11,7 @@ impl SweepResults {
     pub fn markdown(&self) -> String {
         let mut tables = vec![self.score_table(), self.cost_table()];
         let mut notes = vec![
-            "Mean over seeds ± standard deviation [95 % bootstrap interval of the mean over seeds]; differences are paired by seed. \
+            "Mean over seeds ± standard deviation [95 % confidence interval of the mean over seeds, by Student's t]; differences are paired by seed. \
              Success and return are from the last evaluation."
                 .to_owned(),
         ];

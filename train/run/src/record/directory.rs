@@ -4,6 +4,7 @@
 //! config.toml       every value in force; it makes the same run again
 //! metrics.jsonl     all metrics, one record a line
 //! episodes.jsonl    some complete episodes
+//! test.json         the results on test scenes, before and after training
 //! sessions.jsonl    one line for each start of lapwing: time, device, step
 //! adapter/          the adapter as saved last; or
 //! model/            the model, if all weights are trained
@@ -219,6 +220,8 @@ paths! {
     metrics = "metrics.jsonl"
     /// The file with some complete episodes.
     episodes = "episodes.jsonl"
+    /// The file with the results on test scenes.
+    test = "test.json"
     /// The file with a line for each start.
     sessions = "sessions.jsonl"
     /// The directory of the event files for TensorBoard.

@@ -1,11 +1,15 @@
-//! Records of evaluations and warnings. Means are over episodes, with equal weight for each, unless a field says
+//! Records of evaluations, tests and warnings. Means are over episodes, with equal weight for each, unless a field says
 //! otherwise.
 
+use std::fs;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::metrics::{Baselines, PlayMetrics};
+
+use super::directory;
 
 /// Returns the seconds since 1970 (UTC), for the `time` of a record.
 pub fn now() -> f64 {
@@ -27,6 +31,27 @@ pub struct Evaluation {
     /// Its episode statistics.
     #[serde(flatten)]
     pub play: PlayMetrics,
+}
+
+/// The results on test scenes, before and after training: the file `test.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestResults {
+    /// Whether the scenes differ from those of the evaluations, which needs enough held-out scenes.
+    pub other_scenes: bool,
+    /// The baselines on the same scenes.
+    pub baselines: Baselines,
+    /// The results at `eval.temperature`.
+    pub sampled: Vec<Evaluation>,
+    /// The results with greedy decoding; empty if `sampled` is greedy.
+    pub greedy: Vec<Evaluation>,
+}
+
+impl TestResults {
+    /// Reads the results of a run; empty if it has none yet, or unreadable ones.
+    pub fn read(run: &Path) -> TestResults {
+        let bytes = fs::read(directory::test(run)).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
 }
 
 /// A finding of a health check.
