@@ -93,13 +93,13 @@ impl Scenes {
     }
 }
 
-/// Returns whether a scene is held out, by a hash of the state's key. It uses the smallest key of all agents, so the
-/// order of the agents does not matter.
+/// Returns whether a scene is held out, by a hash of its map. It uses the smallest map of all agents, so the order of the
+/// agents does not matter.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
     let game = scenario.start(scene, 0)?;
-    let mut least = game.key(0)?;
+    let mut least = game.map(0)?;
     for agent in 1..scenario.agents() {
-        least = least.min(game.key(agent)?);
+        least = least.min(game.map(agent)?);
     }
     Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
 }
@@ -116,8 +116,8 @@ mod tests {
         (lapwing_env::find(name).unwrap().configure)(options).unwrap()
     }
 
-    fn key(scenario: &dyn Scenario, scene: u64) -> String {
-        scenario.start(scene, 0).unwrap().key(0).unwrap()
+    fn map(scenario: &dyn Scenario, scene: u64) -> String {
+        scenario.start(scene, 0).unwrap().map(0).unwrap()
     }
 
     #[test]
@@ -134,14 +134,14 @@ mod tests {
             let seats = scenes.evaluation(&*scenario, 1, 200).unwrap();
             let examined: HashSet<String> = seats
                 .iter()
-                .map(|seat| key(&*scenario, seat.scene))
+                .map(|seat| map(&*scenario, seat.scene))
                 .collect();
             let mut redrawn = 0;
             for step in 0..1000 {
                 let draw = |attempt| seeds::derive(1, "scene", &[step, 0, attempt]);
                 let scene = scenes.training(&*scenario, draw).unwrap();
                 assert!(
-                    !examined.contains(&key(&*scenario, scene)),
+                    !examined.contains(&map(&*scenario, scene)),
                     "{name}, step {step}"
                 );
                 redrawn += usize::from(scene != draw(0));
@@ -164,6 +164,40 @@ mod tests {
         assert_eq!(of(&*lake, 1, 3), of(&*lake, 1, 5)[..3]);
         assert_eq!(of(&*lake, 1, 30), of(&*told, 1, 30));
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
+    }
+
+    /// A run that mixes in a probe never trains on a map that it is evaluated on.
+    #[test]
+    fn a_probe_holds_out_the_maps_of_its_game() {
+        for (name, options) in [
+            ("frozen-lake", json!({ "size": 3 })),
+            ("snake", json!({ "size": 3, "apples": 1 })),
+            ("sokoban", json!({ "size": 5 })),
+            ("2048", json!({})),
+        ] {
+            let usual = game(name, &options);
+            let seats = Scenes::of(&*usual).unwrap().evaluation(&*usual, 1, 200);
+            let seats = seats.unwrap();
+            let examined: HashSet<String> =
+                seats.iter().map(|seat| map(&*usual, seat.scene)).collect();
+            for probe in lapwing_env::find(name).unwrap().probes {
+                let mut options = options.clone();
+                let changes = (probe.options)().as_object().unwrap().clone();
+                options.as_object_mut().unwrap().extend(changes);
+                let probed = game(name, &options);
+                let scenes = Scenes::of(&*probed).unwrap();
+                for step in 0..200 {
+                    let draw = |attempt| seeds::derive(1, "scene", &[step, 0, attempt]);
+                    let scene = scenes.training(&*probed, draw).unwrap();
+                    let trained = map(&*probed, scene);
+                    assert!(
+                        !examined.contains(&trained),
+                        "{name} {}: {trained}",
+                        probe.name
+                    );
+                }
+            }
+        }
     }
 
     #[test]
