@@ -201,10 +201,6 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// The number of standard errors above which a lead is not put down to chance. Probes and searches compare often: at
-    /// two, one comparison in twenty would be wrong.
-    pub(crate) const CLEAR: f64 = 3.0;
-
     pub(crate) fn add(&mut self, difference: f64) {
         self.sum += difference;
         self.squares += difference * difference;

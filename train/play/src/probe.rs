@@ -42,6 +42,10 @@ impl ProbeCounts {
     }
 }
 
+/// The number of standard errors of a verdict. A game has several probes: at two, one verdict in twenty on a random player
+/// would be wrong.
+const CLEAR: f64 = 3.0;
+
 /// A player that passes requests to another one and counts which instructions its actions follow.
 pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
@@ -67,8 +71,8 @@ impl<'a> ProbedPlayer<'a> {
         self.leads.values().for_each(|episode| lead.add(*episode));
         match lead.standard_errors() {
             _ if self.leads.is_empty() => Verdict::SameMeaning,
-            ahead if ahead > Lead::CLEAR => Verdict::Reads,
-            ahead if ahead < -Lead::CLEAR => Verdict::Overridden,
+            ahead if ahead > CLEAR => Verdict::Reads,
+            ahead if ahead < -CLEAR => Verdict::Overridden,
             _ => Verdict::Unclear,
         }
     }
@@ -176,11 +180,10 @@ mod tests {
         probed.verdict()
     }
 
-    /// In these probes the sets of good actions differ most in size.
-    const PROBES: [(&str, &str); 8] = [
+    /// A sign test of turns had a verdict on the random player in `holes`, `poison`, `avoid` and `low`.
+    const PROBES: [(&str, &str); 7] = [
         ("frozen-lake", "holes"),
         ("frozen-lake", "swapped"),
-        ("frozen-lake", "exact"),
         ("snake", "poison"),
         ("snake", "fires"),
         ("sokoban", "off"),
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn only_who_follows_the_changed_instructions_reads() {
         for (game, probe) in PROBES {
-            let of = |player: &mut dyn Player| verdict(game, probe, 60, player);
+            let of = |player: &mut dyn Player| verdict(game, probe, 100, player);
             let name = format!("{game} {probe}");
             assert_eq!(of(&mut RandomPlayer::default()), Verdict::Unclear, "{name}");
             assert_eq!(of(&mut ScriptedPlayer::default()), Verdict::Reads, "{name}");

@@ -78,7 +78,8 @@ fn success(learner: &mut LanguageLearner, settings: &TestSettings) -> f64 {
 fn the_base_learns_from_the_scripted_player() {
     let (mut learner, settings) = learner();
     let data = demonstrations(&learner, &how(), &kept(&learner, 160)).unwrap();
-    assert_eq!((data.train.len(), data.held_out.len()), (144, 16));
+    // Some of the 160 lakes are equal, and one of them is among the tenth that is held out.
+    assert_eq!((data.train.len(), data.held_out.len()), (141, 19));
     let before = success(&mut learner, &settings);
     let mut losses = Vec::new();
     let imitated = imitate(
