@@ -218,11 +218,15 @@ impl Game for LakeEpisode {
     }
 
     fn key(&self, _: usize) -> Result<String, GameError> {
-        let mut key = self.lake.map.key(self.player);
+        let mut key = self.lake.map.key(self.player, true);
         if self.lake.options.exact.is_some() {
             key += &format!(" {}", self.steps);
         }
         Ok(key)
+    }
+
+    fn map(&self, _: usize) -> Result<String, GameError> {
+        Ok(self.lake.map.key(self.player, false))
     }
 
     /// Player, ice (the start and the player's cell included), hole, goal, and red ice if the options have it.

@@ -84,16 +84,23 @@ impl GameError {
 /// A running episode. Agents are numbered from 0 to [`Scenario::agents`] - 1.
 ///
 /// # Errors
-/// [`Game::observe`], [`Game::key`], [`Game::planes`] and [`Game::play`] fail if the game cannot continue, for instance
+/// [`Game::observe`], [`Game::key`], [`Game::map`], [`Game::planes`] and [`Game::play`] fail if the game cannot continue, for instance
 /// because its process has ended. The episode cannot be used after that.
 pub trait Game: Send {
     /// Returns the current state as this agent sees it, as text.
     fn observe(&self, agent: usize) -> Result<String, GameError>;
 
-    /// Returns a short name of the state as this agent sees it. States with equal keys are equal; they are merged, and
-    /// credit is assigned by key. The default is the observation.
+    /// Returns a short name of the whole state, with the agents in the order in which this agent sees them. States with
+    /// equal keys are equal, also where an observation shows only a part of them; credit is assigned by key. The default
+    /// is the observation.
     fn key(&self, agent: usize) -> Result<String, GameError> {
         self.observe(agent)
+    }
+
+    /// Returns the part of the key that does not depend on the game's probes. Training and held-out scenes are divided
+    /// by it, so a map that is held out in one of them is held out in all. The default is the key.
+    fn map(&self, agent: usize) -> Result<String, GameError> {
+        self.key(agent)
     }
 
     /// Returns the state as one-hot planes of the board as this agent sees it, for players that do not read text. They

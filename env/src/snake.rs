@@ -215,6 +215,12 @@ impl Game for SnakeEpisode {
         Ok(text::key(&self.board.seen_by(agent)))
     }
 
+    fn map(&self, agent: usize) -> Result<String, GameError> {
+        let mut board = self.board.seen_by(agent);
+        board.food.retain(|(_, food)| *food == Food::Apple);
+        Ok(text::key(&board))
+    }
+
     /// Own head, own body behind it, the others' heads, their bodies, and a plane for each kind of food in the game.
     fn planes(&self, agent: usize) -> Result<Option<Planes>, GameError> {
         let board = self.board.seen_by(agent);

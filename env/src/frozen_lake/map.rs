@@ -207,9 +207,14 @@ impl LakeMap {
         letters.chunks(self.width).map(row).collect()
     }
 
-    /// Returns the key of a state: the rows and the number of the player's cell.
-    pub(crate) fn key(&self, player: usize) -> String {
+    /// Returns the key of a state: the rows, with or without red ice, and the number of the player's cell.
+    pub(crate) fn key(&self, player: usize, with_red: bool) -> String {
         // The observation does not show the start.
-        format!("{} {player}", self.rows().join("/").replace('S', "F"))
+        let hidden = if with_red {
+            &['S'][..]
+        } else {
+            &['S', 'R'][..]
+        };
+        format!("{} {player}", self.rows().join("/").replace(hidden, "F"))
     }
 }

@@ -210,7 +210,7 @@ fn probes_separate_instructions_from_habit() {
         let parted = player["parted"].as_u64().unwrap();
         let same_meaning = ["usual", "symbols", "wording"].contains(&name);
         assert_eq!(parted == 0, same_meaning, "{row}");
-        let of_the_two = player["told"].as_u64().unwrap() + player["habit"].as_u64().unwrap();
+        let of_the_two = player["changed"].as_u64().unwrap() + player["usual"].as_u64().unwrap();
         assert!(of_the_two <= parted);
         assert_eq!(player["verdict"] == "same_meaning", same_meaning);
         assert_eq!(

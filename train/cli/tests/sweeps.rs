@@ -177,7 +177,7 @@ fn runs_are_probed() {
     let results = fs::read_to_string(place.join("results.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     assert!(
-        results["words"][3]["told"]["mean"].is_number(),
+        results["words"][3]["changed"]["mean"].is_number(),
         "{}",
         results["words"]
     );

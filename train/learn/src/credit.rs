@@ -1,6 +1,6 @@
 //! Credit assignment by turn: the variants of the advantage in [`ms_grpo`](crate::ms_grpo) (f64, on the host).
 //!
-//! Turn t is played in the state s_t (the observation) and brings r_t (reward and shaping). The return of the episode is
+//! Turn t is played in the state s_t (its [key](lapwing_env::Game::key)) and brings r_t (reward and shaping). The return of the episode is
 //! C = r_1 + ... + r_T, and the return to go is R_t = r_t + gamma R_{t+1}. With means over the n episodes of the group:
 //!
 //! ```text
@@ -153,7 +153,7 @@ fn by_state(group: &[Episode]) -> Vec<Vec<(usize, usize)>> {
     let mut states: Vec<Vec<(usize, usize)>> = Vec::new();
     for (e, episode) in group.iter().enumerate() {
         for (t, turn) in episode.turns.iter().enumerate() {
-            let index = *indices.entry(&turn.observation).or_insert(states.len());
+            let index = *indices.entry(&turn.key).or_insert(states.len());
             if index == states.len() {
                 states.push(Vec::new());
             }

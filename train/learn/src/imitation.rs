@@ -11,9 +11,10 @@
 //! tokens of the trained model, and use the same packed token trees as [`ms_grpo`](crate::ms_grpo).
 //!
 //! Only replies that contain a readable action are used, and no episodes of evaluations. A tenth of the scenes is held out
-//! to measure generalisation.
+//! to measure generalisation. Small games draw the same scene from many seeds, so scenes are compared by what their players
+//! observe first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Message, Model};
@@ -98,7 +99,8 @@ impl Imitation {
         limit: usize,
     ) -> Result<Demonstrations, LearnError> {
         let encoder = ReplyEncoder::new(prompts, limit)?;
-        let held_out = held_out(samples.iter().filter(|sample| self.takes(sample)));
+        let scenes = starts(samples);
+        let held_out = held_out(samples.iter().filter(|s| self.takes(s)), &scenes);
         let mut data = Demonstrations::default();
         for sample in samples {
             let read: Vec<&KeptTurn> = sample
@@ -117,7 +119,7 @@ impl Imitation {
                     turns: turns.collect::<Result<_, _>>()?,
                     ..Episode::default()
                 };
-                match held_out.contains(&*sample.scene) {
+                match held_out.contains(scenes[&*sample.scene]) {
                     true => data.held_out.push(episode),
                     false => data.train.push(episode),
                 }
@@ -149,9 +151,23 @@ impl Imitation {
     }
 }
 
-/// Returns the held-out scenes. They depend on the set of scenes only.
-fn held_out<'a>(samples: impl Iterator<Item = &'a KeptEpisode>) -> BTreeSet<&'a str> {
-    let scenes: BTreeSet<&str> = samples.map(|sample| &*sample.scene).collect();
+/// Returns the start of the scene of each seed: the first observation, of several agents the least.
+fn starts(samples: &[KeptEpisode]) -> BTreeMap<&str, &str> {
+    let mut starts: BTreeMap<&str, &str> = BTreeMap::new();
+    for sample in samples {
+        let start = sample.turns.first().map_or("", |turn| &turn.observation);
+        let least = starts.entry(&sample.scene).or_insert(start);
+        *least = start.min(*least);
+    }
+    starts
+}
+
+/// Returns the starts of the held-out scenes. They depend on the set of scenes only.
+fn held_out<'a>(
+    samples: impl Iterator<Item = &'a KeptEpisode>,
+    starts: &BTreeMap<&str, &'a str>,
+) -> BTreeSet<&'a str> {
+    let scenes: BTreeSet<&str> = samples.map(|sample| starts[&*sample.scene]).collect();
     let mut scenes: Vec<&str> = scenes.into_iter().collect();
     let count = match scenes.len() {
         0 | 1 => 0,

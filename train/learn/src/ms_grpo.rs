@@ -51,7 +51,8 @@
 //!
 //! Choices where the paper is silent, and departures from it:
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
-//! 2. A group of equal returns is skipped entirely: the KL penalty alone makes no update.
+//! 2. A group of equal returns is skipped entirely: the KL penalty alone makes no update. Only if the entropy is outside
+//!    its band ([`entropy`](crate::entropy)), it is trained on, with the entropy's advantages alone.
 //! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If all
 //!    weights are trained and beta is 0, there is no reference.
 //! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out.
@@ -149,6 +150,7 @@ pub fn step(
     learner.temperature = spread::next_temperature(options.policy, temperature, &spreads);
     let skipped = groups.iter().filter(|g| g.selected.is_empty()).count();
     let entropy_weight = groups.first().map(|group| group.entropy_weight);
+    let entropy_weight = entropy_weight.filter(|weight| *weight != 0.0 && learned.is_some());
     let metrics = StepMetrics {
         step: step + 1,
         play,
@@ -160,7 +162,7 @@ pub fn step(
         groups_skipped: Some(if warmup { 0 } else { skipped }),
         updates_dropped,
         temperature: (options.policy.spread > 0.0).then_some(temperature),
-        entropy_weight: entropy_weight.filter(|weight| *weight != 0.0),
+        entropy_weight,
         effective_episodes: effective_episodes(&groups),
         measured,
         learned,
@@ -354,15 +356,19 @@ fn standard_deviation(deviations: &[f64]) -> f64 {
     (squares / (deviations.len() as f64 - 1.0)).sqrt()
 }
 
-/// Selects the episodes of each group to train on. A group whose advantages are all 0, or which `train.filter` leaves out,
-/// has none.
+/// Selects the episodes of each group to train on. A group which `train.filter` leaves out has none, nor has one whose
+/// advantages are all 0 while the entropy is within its band.
 pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
     let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
     let kept = spread::filter(&spreads, train.filter);
     for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
         let weights = group.advantages.iter().map(EpisodeAdvantage::weight);
         let weights: Vec<f64> = weights.collect();
-        group.selected = match kept && weights.iter().any(|weight| *weight != 0.0) {
+        let trains = match weights.iter().all(|weight| *weight == 0.0) {
+            true => group.entropy_weight != 0.0,
+            false => kept,
+        };
+        group.selected = match trains {
             true => {
                 let seed = seeds::derive(train.seed, "choose", &[step, number]);
                 sample(train, &weights, &mut Stream::new(seed, "choose"))

@@ -24,6 +24,8 @@ pub struct Sampled {
 pub struct Turn {
     /// the observation
     pub observation: String,
+    /// the key of the state ([`lapwing_env::Game::key`])
+    pub key: String,
     /// the reply
     pub text: String,
     /// `None`: the reply was unreadable

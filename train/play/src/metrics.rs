@@ -193,6 +193,29 @@ pub struct Baselines {
     pub best_possible: Option<f64>,
 }
 
+/// A sum of differences, which are 0 on average if there is only chance.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lead {
+    sum: f64,
+    squares: f64,
+}
+
+impl Lead {
+    pub(crate) fn add(&mut self, difference: f64) {
+        self.sum += difference;
+        self.squares += difference * difference;
+    }
+
+    /// Returns the sum in its standard errors; 0 if all differences are 0. Of wins and losses it is the sign test's
+    /// statistic, and of n equal differences the root of n.
+    pub(crate) fn standard_errors(self) -> f64 {
+        match self.squares {
+            0.0 => 0.0,
+            squares => self.sum / squares.sqrt(),
+        }
+    }
+}
+
 /// Returns the mean and the standard deviation (population).
 pub fn mean_and_spread(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;

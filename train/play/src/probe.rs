@@ -2,27 +2,57 @@
 //!
 //! A probe changes a game's instructions and its rewards with them. If the good actions by the changed and by the usual
 //! instructions are disjoint, an action shows which of the two a player follows.
+//!
+//! The two sets of good actions differ in size, so a player that draws its actions evenly takes more actions of the larger
+//! one. Each episode therefore has a lead: of its turns in which the instructions part, those that follow the changed
+//! instructions minus those that follow the usual ones, minus what such a player would expect in the same turns. The turns
+//! of an episode depend on each other, so the verdict counts episodes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::PlayError;
+use crate::metrics::Lead;
 use crate::{ActionRequest, Player, Reply};
 
-/// Counts of actions that follow the changed and the usual instructions, over the turns in which the two have no good
+/// Counts of the actions that follow the changed and the usual instructions, in the turns in which the two have no good
 /// action in common.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeCounts {
     /// Turns in which the two have no good action in common.
     pub parted: usize,
     /// Actions in these turns that are good by the changed instructions.
-    pub told: usize,
+    pub changed: usize,
     /// Actions in these turns that are good by the usual instructions.
-    pub habit: usize,
+    pub usual: usize,
+    /// What a player that draws its actions evenly expects of `changed` in these turns.
+    pub changed_by_chance: f64,
+    /// The same of `usual`.
+    pub usual_by_chance: f64,
 }
+
+impl ProbeCounts {
+    /// Returns these counts as shares of the turns in which the instructions part, in the order of the fields; `None` if
+    /// there is no such turn.
+    pub fn shares(&self) -> Option<[f64; 4]> {
+        let (changed, usual) = (self.changed as f64, self.usual as f64);
+        let counts = [changed, usual, self.changed_by_chance, self.usual_by_chance];
+        (self.parted > 0).then(|| counts.map(|count| count / self.parted as f64))
+    }
+}
+
+/// The number of standard errors of a verdict. A game has several probes: at two, one verdict in twenty on a random player
+/// would be wrong.
+const CLEAR: f64 = 3.0;
 
 /// A player that passes requests to another one and counts which instructions its actions follow.
 pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
     /// the counts
     pub followed: ProbeCounts,
+    /// The lead of each game in which the instructions part. The agents of a game share one.
+    leads: BTreeMap<usize, f64>,
 }
 
 impl<'a> ProbedPlayer<'a> {
@@ -31,6 +61,19 @@ impl<'a> ProbedPlayer<'a> {
         ProbedPlayer {
             player,
             followed: ProbeCounts::default(),
+            leads: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the verdict on the episodes so far.
+    pub fn verdict(&self) -> Verdict {
+        let mut lead = Lead::default();
+        self.leads.values().for_each(|episode| lead.add(*episode));
+        match lead.standard_errors() {
+            _ if self.leads.is_empty() => Verdict::SameMeaning,
+            ahead if ahead > CLEAR => Verdict::Reads,
+            ahead if ahead < -CLEAR => Verdict::Overridden,
+            _ => Verdict::Unclear,
         }
     }
 }
@@ -39,33 +82,54 @@ impl Player for ProbedPlayer<'_> {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         let replies = self.player.act(asks)?;
         for (ask, reply) in asks.iter().zip(&replies) {
-            let (Some(told), Some(habit)) =
+            let (Some(changed), Some(usual)) =
                 (ask.game.best_actions(ask.agent), ask.game.habit(ask.agent))
             else {
                 continue;
             };
-            if told.iter().any(|action| habit.contains(action)) {
+            if changed.iter().any(|action| usual.contains(action)) {
                 continue;
             }
+            let lead = self.leads.entry(ask.episode - ask.agent).or_default();
             let followed = &mut self.followed;
             followed.parted += 1;
             let Some(action) = reply.action else { continue };
-            followed.told += usize::from(told.contains(&action));
-            followed.habit += usize::from(habit.contains(&action));
+            for (good, count, by_chance, sign) in [
+                (
+                    changed,
+                    &mut followed.changed,
+                    &mut followed.changed_by_chance,
+                    1.0,
+                ),
+                (
+                    usual,
+                    &mut followed.usual,
+                    &mut followed.usual_by_chance,
+                    -1.0,
+                ),
+            ] {
+                let (taken, chance) = (
+                    good.contains(&action),
+                    good.len() as f64 / ask.actions.len() as f64,
+                );
+                *count += usize::from(taken);
+                *by_chance += chance;
+                *lead += sign * (f64::from(u8::from(taken)) - chance);
+            }
         }
         Ok(replies)
     }
 }
 
 /// The verdict on a player in a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It follows the changed instructions more often than habit.
+    /// It follows the changed instructions more often than the usual ones, compared with chance.
     Reads,
-    /// It follows habit more often than the changed instructions: what it learned overrides them.
+    /// It follows the usual instructions more often: what it learned overrides the changed ones.
     Overridden,
-    /// The difference is too small for this number of turns.
+    /// The difference is too small for this number of episodes.
     Unclear,
     /// The probe changes words or signs only, so there is always a common good action.
     SameMeaning,
@@ -81,39 +145,68 @@ impl Verdict {
             Verdict::SameMeaning => "same meaning",
         }
     }
-
-    /// Returns the verdict of a sign test over the turns that followed one of the two, at two standard errors.
-    pub fn of(followed: &ProbeCounts) -> Verdict {
-        if followed.parted == 0 {
-            return Verdict::SameMeaning;
-        }
-        let (told, habit) = (followed.told as f64, followed.habit as f64);
-        let error = (told + habit).sqrt();
-        match told - habit {
-            ahead if ahead > 2.0 * error => Verdict::Reads,
-            ahead if -ahead > 2.0 * error => Verdict::Overridden,
-            _ => Verdict::Unclear,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Referee;
+    use crate::evaluate::play_evaluation;
+    use crate::players::scripted::{RandomPlayer, ScriptedPlayer, word};
+    use crate::scenes::Scenes;
+
+    /// Plays by the usual instructions.
+    struct HabitPlayer;
+
+    impl Player for HabitPlayer {
+        fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+            let habit = |ask: &ActionRequest<'_>| ask.game.habit(ask.agent).expect("changed rules");
+            Ok(asks.iter().map(|ask| word(ask, habit(ask)[0])).collect())
+        }
+    }
+
+    fn verdict(game: &str, probe: &str, episodes: usize, player: &mut dyn Player) -> Verdict {
+        let kind = lapwing_env::find(game).unwrap();
+        let options = (kind.probe(probe).unwrap().options)();
+        let scenario = (kind.configure)(&options).unwrap();
+        let scenes = Scenes::of(&*scenario).unwrap();
+        let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
+        let referee = Referee {
+            step_limit: scenario.step_limit(),
+            format_penalty: 1.0,
+        };
+        let mut probed = ProbedPlayer::new(player);
+        play_evaluation(&*scenario, &referee, &seats, &mut probed, &()).unwrap();
+        probed.verdict()
+    }
+
+    /// A sign test of turns had a verdict on the random player in `holes`, `poison`, `avoid` and `low`.
+    const PROBES: [(&str, &str); 7] = [
+        ("frozen-lake", "holes"),
+        ("frozen-lake", "swapped"),
+        ("snake", "poison"),
+        ("snake", "fires"),
+        ("sokoban", "off"),
+        ("rooms", "avoid"),
+        ("2048", "low"),
+    ];
 
     #[test]
-    fn a_verdict_needs_more_than_chance() {
-        let of = |told, habit| {
-            Verdict::of(&ProbeCounts {
-                parted: 100,
-                told,
-                habit,
-            })
-        };
-        assert_eq!(of(60, 20), Verdict::Reads);
-        assert_eq!(of(20, 60), Verdict::Overridden);
-        assert_eq!(of(30, 25), Verdict::Unclear);
-        assert_eq!(of(0, 0), Verdict::Unclear);
-        assert_eq!(Verdict::of(&ProbeCounts::default()), Verdict::SameMeaning);
+    fn only_who_follows_the_changed_instructions_reads() {
+        for (game, probe) in PROBES {
+            let of = |player: &mut dyn Player| verdict(game, probe, 100, player);
+            let name = format!("{game} {probe}");
+            assert_eq!(of(&mut RandomPlayer::default()), Verdict::Unclear, "{name}");
+            assert_eq!(of(&mut ScriptedPlayer::default()), Verdict::Reads, "{name}");
+            assert_eq!(of(&mut HabitPlayer), Verdict::Overridden, "{name}");
+        }
+        let of_random = |probe| verdict("frozen-lake", probe, 20, &mut RandomPlayer::default());
+        assert_eq!(of_random("wording"), Verdict::SameMeaning);
+    }
+
+    #[test]
+    fn turns_of_one_episode_are_no_evidence_by_themselves() {
+        let few = verdict("frozen-lake", "holes", 9, &mut ScriptedPlayer::default());
+        assert_eq!(few, Verdict::Unclear);
     }
 }

@@ -98,9 +98,10 @@ impl Referee {
                 break;
             }
             for &e in &living {
-                let observation = games[e / agents].observe(e % agents)?;
+                let (game, agent) = (&games[e / agents], e % agents);
                 episodes[e].turns.push(Turn {
-                    observation,
+                    observation: game.observe(agent)?,
+                    key: game.key(agent)?,
                     ..Turn::default()
                 });
             }

@@ -140,13 +140,13 @@ impl Scenes {
     }
 }
 
-/// Returns the key of a scene that decides whether it is held out: the smallest key of all agents, so the order of the
-/// agents does not matter.
+/// Returns what decides whether a scene is held out: the smallest map of all agents, so the order of the agents does not
+/// matter.
 fn split_key(scenario: &dyn Scenario, scene: u64) -> Result<String, PlayError> {
     let game = scenario.start(scene, 0)?;
-    let mut least = game.key(0)?;
+    let mut least = game.map(0)?;
     for agent in 1..scenario.agents() {
-        least = least.min(game.key(agent)?);
+        least = least.min(game.map(agent)?);
     }
     Ok(least)
 }
@@ -168,8 +168,8 @@ mod tests {
         (lapwing_env::find(name).unwrap().configure)(options).unwrap()
     }
 
-    fn key(scenario: &dyn Scenario, scene: u64) -> String {
-        scenario.start(scene, 0).unwrap().key(0).unwrap()
+    fn map(scenario: &dyn Scenario, scene: u64) -> String {
+        scenario.start(scene, 0).unwrap().map(0).unwrap()
     }
 
     #[test]
@@ -186,14 +186,14 @@ mod tests {
             let seats = scenes.evaluation(&*scenario, 1, 200).unwrap();
             let examined: HashSet<String> = seats
                 .iter()
-                .map(|seat| key(&*scenario, seat.scene))
+                .map(|seat| map(&*scenario, seat.scene))
                 .collect();
             let mut redrawn = 0;
             for step in 0..1000 {
                 let draw = |attempt| seeds::derive(1, "scene", &[step, 0, attempt]);
                 let scene = scenes.training(&*scenario, draw).unwrap();
                 assert!(
-                    !examined.contains(&key(&*scenario, scene)),
+                    !examined.contains(&map(&*scenario, scene)),
                     "{name}, step {step}"
                 );
                 redrawn += usize::from(scene != draw(0));
@@ -218,17 +218,51 @@ mod tests {
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
     }
 
+    /// A run that mixes in a probe never trains on a map that it is evaluated on.
+    #[test]
+    fn a_probe_holds_out_the_maps_of_its_game() {
+        for (name, options) in [
+            ("frozen-lake", json!({ "size": 3 })),
+            ("snake", json!({ "size": 3, "apples": 1 })),
+            ("sokoban", json!({ "size": 5 })),
+            ("2048", json!({})),
+        ] {
+            let usual = game(name, &options);
+            let seats = Scenes::of(&*usual).unwrap().evaluation(&*usual, 1, 200);
+            let seats = seats.unwrap();
+            let examined: HashSet<String> =
+                seats.iter().map(|seat| map(&*usual, seat.scene)).collect();
+            for probe in lapwing_env::find(name).unwrap().probes {
+                let mut options = options.clone();
+                let changes = (probe.options)().as_object().unwrap().clone();
+                options.as_object_mut().unwrap().extend(changes);
+                let probed = game(name, &options);
+                let scenes = Scenes::of(&*probed).unwrap();
+                for step in 0..200 {
+                    let draw = |attempt| seeds::derive(1, "scene", &[step, 0, attempt]);
+                    let scene = scenes.training(&*probed, draw).unwrap();
+                    let trained = map(&*probed, scene);
+                    assert!(
+                        !examined.contains(&trained),
+                        "{name} {}: {trained}",
+                        probe.name
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn tests_play_no_scene_that_selected_the_weights() {
         let lake = game("frozen-lake", &json!({}));
         let scenes = Scenes::of(&*lake).unwrap();
         let keys = |seats: &[Seat]| -> HashSet<String> {
-            seats.iter().map(|seat| key(&*lake, seat.scene)).collect()
+            seats.iter().map(|seat| map(&*lake, seat.scene)).collect()
         };
         let selection = scenes.evaluation(&*lake, 1, 500).unwrap();
         let (seats, is_other) = scenes.test(&*lake, (1, 300), (1, 500)).unwrap();
         assert!(is_other && keys(&seats).is_disjoint(&keys(&selection)));
-        assert!(seats.iter().all(|seat| is_kept(&key(&*lake, seat.scene))));
+        assert!(seats.iter().all(|seat| is_kept(&map(&*lake, seat.scene))));
         // Without the exclusion some of the 4x4 lakes would recur.
         let (free, _) = scenes.test(&*lake, (1, 300), (2, 1)).unwrap();
         assert!(!keys(&free).is_disjoint(&keys(&selection)));

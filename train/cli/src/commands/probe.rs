@@ -14,7 +14,7 @@ use lapwing_play::{Progress, Seat};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 
-use super::agents::{ModelAgent, trained_and_initial};
+use super::agents::{ModelAgent, initial_model, trained_and_initial};
 use super::eval::{adapter_name, interval};
 use crate::args::{DeviceArgs, ProbeArgs};
 use crate::hub::hub;
@@ -66,14 +66,14 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
         scenarios.push(game.scenario()?);
     }
     let terminal = Terminal::new();
-    let (gpu, own, purpose) = (device.open()?, config.clone(), RunPurpose::Play);
-    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
-    let (after, before) = trained_and_initial(&state, &terminal)?;
-    if before.is_none() {
+    if initial_model(&config.model)? == config.model {
         terminal.note(
             "only the initial model is probed; to probe a trained one, give --adapter or a run",
         );
     }
+    let (gpu, own, purpose) = (device.open()?, config.clone(), RunPurpose::Play);
+    let mut state = State::with_games(&gpu, hub(), scenarios, own, purpose, &terminal)?;
+    let (after, before) = trained_and_initial(&state, &terminal)?;
     let agents: Vec<ModelAgent> = before.into_iter().chain([after]).collect();
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
@@ -115,8 +115,9 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
 }
 
 const EXPLANATION: &str = "\
-told, habit: share of the turns that follow the changed or the usual instructions, of those in which the two ask for
-different actions. overridden: habit is followed more often, by more than two standard errors.
+changed rules, usual rules: of the turns in which the two ask for different actions, the share that follows either; in
+parentheses the same of random actions. reads, overridden: the changed or the usual rules are followed more often than
+by chance, by more than three standard errors over episodes.
 ";
 
 fn row(
@@ -136,7 +137,7 @@ fn row(
         let mut watched = ProbedPlayer::new(&mut player);
         let episodes = play_evaluation(scenario, &referee, seats, &mut watched, progress)?;
         players.push(ProbedAgent {
-            verdict: Verdict::of(&watched.followed),
+            verdict: watched.verdict(),
             scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),
             followed: watched.followed,
         });
@@ -162,16 +163,25 @@ fn row(
 
 fn table(rows: &[ProbeRow]) -> TextTable {
     let mut table = TextTable::new(&[
-        "probe", "player", "return", "95 %", "random", "scripted", "valid", "told", "habit",
+        "probe",
+        "player",
+        "return",
+        "95 %",
+        "random",
+        "scripted",
+        "valid",
+        "changed rules",
+        "usual rules",
         "verdict",
     ]);
     let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
     for (place, row) in rows.iter().enumerate() {
         for player in &row.players {
             let (scores, play) = (&player.scores, &player.scores.play);
-            let share = |count: usize| match player.followed.parted {
-                0 => String::new(),
-                parted => format!("{:.2}", count as f64 / parted as f64),
+            let shares = player.followed.shares();
+            let share = |of: usize| {
+                let cell = |all: [f64; 4]| format!("{:.2} ({:.2})", all[of], all[of + 2]);
+                shares.map_or(String::new(), cell)
             };
             let verdict = match place {
                 0 => "",
@@ -185,8 +195,8 @@ fn table(rows: &[ProbeRow]) -> TextTable {
                 number(row.random),
                 number(row.scripted),
                 format!("{:.2}", play.valid_action_rate),
-                share(player.followed.told),
-                share(player.followed.habit),
+                share(0),
+                share(1),
                 verdict.to_owned(),
             ]);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use lapwing_play::probe::Verdict;
+use lapwing_play::probe::{ProbeCounts, Verdict};
 
 /// The output of `lapwing probe --json`.
 #[derive(Default, Deserialize)]
@@ -25,13 +25,10 @@ struct ProbeEntry {
 pub struct ProbeScores {
     /// Mean return under the rules of the probe.
     pub return_mean: f64,
-    /// Turns in which the usual and the changed instructions have no best action in common.
-    pub parted: usize,
-    /// Of these, turns with an action of the changed instructions.
-    pub told: usize,
-    /// Of these, turns with an action of the usual instructions.
-    pub habit: usize,
-    /// The verdict from these counts.
+    /// Which instructions its actions followed.
+    #[serde(flatten)]
+    pub followed: ProbeCounts,
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -44,7 +41,8 @@ pub struct ProbeResult {
     pub after: ProbeScores,
 }
 
-/// Reads the results in a file, by the names of the probes. A missing or incomplete file has none.
+/// Reads the results in a file, by the names of the probes. A missing or incomplete file, or one of an older version, has
+/// none.
 pub(super) fn read(path: &Path) -> BTreeMap<String, ProbeResult> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let file: ProbeFile = serde_json::from_str(&text).unwrap_or_default();
@@ -58,11 +56,11 @@ mod tests {
 
     const PRINTED: &str = r#"{"version":"1","probes":[
         {"probe":"usual","random":0.1,"players":[
-            {"player":"model","return_mean":0.25,"parted":0,"told":0,"habit":0,"verdict":"same_meaning"},
-            {"player":"model and adapter","return_mean":1.0,"parted":0,"told":0,"habit":0,"verdict":"same_meaning"}]},
+            {"player":"model","return_mean":0.25,"parted":0,"changed":0,"usual":0,"changed_by_chance":0,"usual_by_chance":0,"verdict":"same_meaning"},
+            {"player":"model and adapter","return_mean":1.0,"parted":0,"changed":0,"usual":0,"changed_by_chance":0,"usual_by_chance":0,"verdict":"same_meaning"}]},
         {"probe":"swapped","random":0.1,"players":[
-            {"player":"model","return_mean":0.25,"parted":10,"told":9,"habit":1,"verdict":"reads"},
-            {"player":"model and adapter","return_mean":0.5,"parted":20,"told":5,"habit":15,"verdict":"overridden"}]}]}"#;
+            {"player":"model","return_mean":0.25,"parted":10,"changed":9,"usual":1,"changed_by_chance":2.5,"usual_by_chance":2.5,"verdict":"reads"},
+            {"player":"model and adapter","return_mean":0.5,"parted":20,"changed":5,"usual":15,"changed_by_chance":5.5,"usual_by_chance":5.0,"verdict":"overridden"}]}]}"#;
 
     #[test]
     fn only_complete_files_are_read() {
@@ -71,9 +69,13 @@ mod tests {
         assert!(read(&path).is_empty());
         std::fs::write(&path, PRINTED).unwrap();
         let found = read(&path);
-        let counts =
-            ["usual", "swapped"].map(|name| (found[name].before.told, found[name].after.told));
+        let changed = |scores: &ProbeScores| scores.followed.changed;
+        let counts = ["usual", "swapped"].map(|name| &found[name]);
+        let counts = counts.map(|of| (changed(&of.before), changed(&of.after)));
         assert_eq!(counts, [(0, 0), (9, 5)]);
+        // Older files were counted without regard to chance.
+        std::fs::write(&path, PRINTED.replace("changed", "told")).unwrap();
+        assert!(read(&path).is_empty());
         // The program was killed while writing.
         std::fs::write(&path, &PRINTED[..PRINTED.len() - 3]).unwrap();
         assert!(read(&path).is_empty());

@@ -108,10 +108,16 @@ pub(crate) struct ProbeStatistics {
     /// Share of turns that followed the changed instructions, among those in which usual and changed instructions have
     /// no best action in common; `None` if there are no such turns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) told: Option<RunStatistics>,
+    pub(super) changed: Option<RunStatistics>,
     /// Share of the same turns that followed the usual ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) habit: Option<RunStatistics>,
+    pub(super) usual: Option<RunStatistics>,
+    /// What a player that draws its actions evenly expects of `changed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) changed_by_chance: Option<RunStatistics>,
+    /// The same of `usual`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) usual_by_chance: Option<RunStatistics>,
     /// Runs that follow the changed instructions.
     pub(super) reads: usize,
     /// Runs that follow the usual instructions instead.
@@ -250,17 +256,19 @@ fn probe_statistics(
     setting: Option<&str>,
     scores: &[&ProbeScores],
 ) -> Option<ProbeStatistics> {
-    let share = |count: fn(&ProbeScores) -> usize| {
-        let parted = scores.iter().filter(|scores| scores.parted > 0);
-        RunStatistics::of(parted.map(|scores| count(scores) as f64 / scores.parted as f64))
+    let share = |of: usize| {
+        let shares = scores.iter().filter_map(|scores| scores.followed.shares());
+        RunStatistics::of(shares.map(|shares| shares[of]))
     };
     let runs = |verdict| scores.iter().filter(|s| s.verdict == verdict).count();
     Some(ProbeStatistics {
         probe: probe.to_owned(),
         setting: setting.map(str::to_owned),
         mean_return: RunStatistics::of(scores.iter().map(|scores| scores.return_mean))?,
-        told: share(|scores| scores.told),
-        habit: share(|scores| scores.habit),
+        changed: share(0),
+        usual: share(1),
+        changed_by_chance: share(2),
+        usual_by_chance: share(3),
         reads: runs(Verdict::Reads),
         overridden: runs(Verdict::Overridden),
     })
@@ -292,6 +300,7 @@ mod tests {
     use crate::sweep::SweepRun;
     use lapwing_learn::metrics::StepMetrics;
     use lapwing_play::metrics::{Baselines, PlayMetrics};
+    use lapwing_play::probe::ProbeCounts;
     use lapwing_train::record::jsonl::Jsonl;
     use lapwing_train::record::metrics::Evaluation;
     use lapwing_train::record::{Record, directory};
@@ -433,11 +442,15 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_turns_of_a_run_and_means_over_runs() {
-        let answer = |parted, told, verdict| ProbeScores {
-            return_mean: told as f64,
-            parted,
-            told,
-            habit: parted - told,
+        let answer = |parted, changed, verdict| ProbeScores {
+            return_mean: changed as f64,
+            followed: ProbeCounts {
+                parted,
+                changed,
+                usual: parted - changed,
+                changed_by_chance: parted as f64 / 4.0,
+                usual_by_chance: 0.0,
+            },
             verdict,
         };
         let answers = [
@@ -447,9 +460,10 @@ mod tests {
         ];
         let found = probe_statistics("swapped", None, &answers.each_ref()).unwrap();
         // Not 60 of 110: each run has the same weight.
-        assert_eq!(found.told.unwrap().mean, 0.75);
-        assert_eq!(found.habit.unwrap().mean, 0.25);
-        assert_eq!(found.told.unwrap().count, 2);
+        assert_eq!(found.changed.unwrap().mean, 0.75);
+        assert_eq!(found.usual.unwrap().mean, 0.25);
+        assert_eq!(found.changed_by_chance.unwrap().mean, 0.25);
+        assert_eq!(found.changed.unwrap().count, 2);
         assert_eq!(found.mean_return.mean, 20.0);
         assert_eq!((found.reads, found.overridden), (1, 0));
         assert_eq!(probe_statistics("swapped", None, &[]), None);

@@ -50,9 +50,10 @@ impl SweepResults {
         if !self.compare.probes.is_empty() {
             tables.push(self.probe_table());
             notes.push(
-                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. told, \
-                 habit: of the turns in which the changed and the usual instructions have no action in common, the share that \
-                 followed either; read by, overridden in: runs in which the one leads the other by more than two standard errors."
+                "Probes are played with a run's best adapter, and with the model before training of the first setting's runs. \
+                 changed rules, usual rules: of the turns in which the two have no good action in common, the share that followed \
+                 either; by chance: the same of random actions; read by, overridden in: runs that follow the one or the other \
+                 more often than by chance, by more than three standard errors over episodes."
                     .to_owned(),
             );
         }
@@ -150,17 +151,22 @@ impl SweepResults {
     fn probe_table(&self) -> TextTable {
         TextTable::of(self.probes.iter().map(|probe| {
             let seeds = probe.mean_return.count;
-            let of_seeds = |count: usize| match probe.told {
+            let of_seeds = |count: usize| match probe.changed {
                 Some(_) => format!("{count} of {seeds}"),
                 None => "-".to_owned(),
             };
+            let chance = probe.changed_by_chance.zip(probe.usual_by_chance);
+            let by_chance = chance.map_or("-".to_owned(), |(changed, usual)| {
+                format!("{:.2}, {:.2}", changed.mean, usual.mean)
+            });
             let setting = probe.setting.as_deref().unwrap_or("(before training)");
             vec![
                 ("probe", probe.probe.clone()),
                 ("setting", setting.to_owned()),
                 ("return", statistics(Some(probe.mean_return), seeds, score)),
-                ("told", statistics(probe.told, seeds, score)),
-                ("habit", statistics(probe.habit, seeds, score)),
+                ("changed rules", statistics(probe.changed, seeds, score)),
+                ("usual rules", statistics(probe.usual, seeds, score)),
+                ("by chance", by_chance),
                 ("read by", of_seeds(probe.reads)),
                 ("overridden in", of_seeds(probe.overridden)),
             ]

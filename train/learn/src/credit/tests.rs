@@ -20,7 +20,7 @@ const EPISODE: How = How {
 /// An episode of these states and rewards.
 fn episode<S: ToString>(turns: &[(S, f64)]) -> Episode {
     let turn = |(state, reward): &(S, f64)| Turn {
-        observation: state.to_string(),
+        key: state.to_string(),
         reward: *reward,
         ..Turn::default()
     };

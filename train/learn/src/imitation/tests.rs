@@ -78,7 +78,8 @@ fn success(learner: &mut LanguageLearner, settings: &TestSettings) -> f64 {
 fn the_base_learns_from_the_scripted_player() {
     let (mut learner, settings) = learner();
     let data = demonstrations(&learner, &how(), &kept(&learner, 160)).unwrap();
-    assert_eq!((data.train.len(), data.held_out.len()), (144, 16));
+    // Some of the 160 lakes are equal, and one of them is among the tenth that is held out.
+    assert_eq!((data.train.len(), data.held_out.len()), (141, 19));
     let before = success(&mut learner, &settings);
     let mut losses = Vec::new();
     let imitated = imitate(
@@ -191,17 +192,20 @@ fn only_readable_and_good_enough_replies_are_used() {
 fn a_scene_is_held_out_whole() {
     let (learner, _) = learner();
     let once = kept(&learner, 20);
-    let twice = [&once[..], &once[..]].concat();
+    let mut twice = [&once[..], &once[..]].concat();
+    // Another seed can draw the same scene.
+    for (number, sample) in twice[20..].iter_mut().enumerate() {
+        sample.scene = number.to_string();
+    }
     let held: Vec<bool> = {
-        let held = held_out(twice.iter());
-        twice
-            .iter()
-            .map(|sample| held.contains(&*sample.scene))
-            .collect()
+        let starts = starts(&twice);
+        let held = held_out(twice.iter(), &starts);
+        let is_held = |sample: &KeptEpisode| held.contains(starts[&*sample.scene]);
+        twice.iter().map(is_held).collect()
     };
     assert_eq!(held[..20], held[20..]);
     assert_eq!(held.iter().filter(|held| **held).count(), 4);
-    assert!(held_out(once[..1].iter()).is_empty());
+    assert!(held_out(once[..1].iter(), &starts(&once)).is_empty());
 }
 
 /// Runs keep prompts as text in the chat template of their model.

@@ -97,13 +97,15 @@ fn the_critic_learns_the_returns() {
 
 #[test]
 fn during_the_warmup_of_the_critic_the_policy_is_not_trained() {
-    let mut run = run(&["critic.warmup=2"]);
+    let mut run = run(&["critic.warmup=2", "train.entropy_band=[2, 3]"]);
     let before = run.weights();
     for _ in 0..2 {
         let known = run.critic_weights();
         let (metrics, _) = run.advance();
         assert!(metrics.is_warmup());
         assert_eq!((metrics.learned, metrics.groups_skipped), (None, Some(0)));
+        // It was not used.
+        assert_eq!(metrics.entropy_weight, None);
         assert_ne!(run.critic_weights(), known);
     }
     // Including the moments.

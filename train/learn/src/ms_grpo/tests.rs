@@ -269,3 +269,30 @@ fn a_uniform_draw_has_importance_one() {
         assert!((importance - 1.0).abs() < 1e-6, "{importance}");
     }
 }
+
+/// One turn does not reach the goal, so all returns are equal.
+#[test]
+fn the_entropy_band_acts_on_groups_of_equal_returns() {
+    let stepped = |band: &str| {
+        let band = format!("train.entropy_band={band}");
+        let changes = [
+            "game.options.step_limit=1",
+            "policy.format_penalty=0",
+            "train.groups=2",
+            "train.group_size=8",
+            // The filter compares returns, and leaves out none of these.
+            "train.filter=0.9",
+            &band,
+        ];
+        let settings = TestSettings::load("frozen-lake", &changes);
+        let mut learner = settings.language();
+        step(&mut learner, &settings.options(), 0, &()).unwrap().0
+    };
+    let low = stepped("[2, 3]");
+    assert_eq!(low.groups_skipped, 0);
+    assert!(low.entropy_weight.unwrap() > 0.0);
+    assert!(low.learned.unwrap().grad_norm > 0.0);
+    let within = stepped("[0, 100]");
+    assert_eq!((within.groups_skipped, within.learned), (2, None));
+    assert_eq!(within.entropy_weight, None);
+}

@@ -43,15 +43,18 @@ pub struct ScriptedPlayer(EpisodeStreams);
 
 impl Player for ScriptedPlayer {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let reply = |ask: &ActionRequest<'_>| {
-            let best = best_actions(ask)?;
-            Ok(word(
-                ask,
-                best[self.0.of(ask, "baseline").below(best.len())],
-            ))
-        };
+        let reply = |ask: &ActionRequest<'_>| Ok(word(ask, scripted_action(&mut self.0, ask)?));
         asks.iter().map(reply).collect()
     }
+}
+
+/// Returns the action that [`ScriptedPlayer`] takes.
+pub(crate) fn scripted_action(
+    streams: &mut EpisodeStreams,
+    ask: &ActionRequest<'_>,
+) -> Result<usize, GameError> {
+    let best = best_actions(ask)?;
+    Ok(best[streams.of(ask, "baseline").below(best.len())])
 }
 
 /// Returns the actions that the game's own player would choose from.

@@ -4,20 +4,26 @@ use lapwing_env::rng::Stream;
 use lapwing_env::{Game, GameError, Scenario};
 
 use crate::PlayError;
-use crate::players::scripted::word;
+use crate::metrics::Lead;
+use crate::players::scripted::{EpisodeStreams, scripted_action, word};
 use crate::seeds;
 use crate::{ActionRequest, Player, Reply};
 
-/// Tries each action in copies of the game with other luck, finishes each copy with the scripted player, and takes the
-/// action with the best mean return (a rollout algorithm: Tesauro & Galperin 1996, "On-line policy improvement using
-/// Monte-Carlo search").
-#[derive(Debug, Clone, Copy)]
+/// Tries each action in copies of the game with other luck, and finishes each copy with the scripted player (a rollout
+/// algorithm: Tesauro & Galperin 1996, "On-line policy improvement using Monte-Carlo search"). It takes the action of the
+/// scripted player, unless another one is clearly better: with few tries in many turns, taking the best mean loses more by
+/// chance than it gains.
+#[derive(Debug)]
 pub struct SearchPlayer {
-    /// The number of copies for each action of each turn: the budget.
+    /// The mean number of copies for each action of a turn: the budget.
     pub(crate) tries: usize,
     agents: usize,
     step_limit: usize,
+    streams: EpisodeStreams,
 }
+
+/// The number of standard errors of a clear difference.
+const CLEAR: f64 = 2.0;
 
 impl SearchPlayer {
     /// Makes a search player with this many tries for each action. `None` if the game cannot be copied or has no
@@ -32,23 +38,34 @@ impl SearchPlayer {
             tries,
             agents: scenario.agents(),
             step_limit: scenario.step_limit(),
+            streams: EpisodeStreams::default(),
         }))
     }
 
-    fn choose(&self, ask: &ActionRequest<'_>) -> Result<usize, GameError> {
-        let mut best = (0, f64::NEG_INFINITY);
-        for action in 0..ask.actions.len() {
-            let mut sum = 0.0;
-            for number in 0..self.tries {
-                // All actions are tried with the same luck, so only the action makes the difference.
-                let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
-                sum += self.tried(ask, action, luck)?;
+    /// Returns `kept`, unless another action is clearly better.
+    fn choose(&self, ask: &ActionRequest<'_>, kept: usize) -> Result<usize, GameError> {
+        let mut leads = vec![Lead::default(); ask.actions.len()];
+        let mut close: Vec<usize> = (0..leads.len()).filter(|&a| a != kept).collect();
+        let mut left = self.tries * leads.len();
+        for number in 0.. {
+            if close.is_empty() || left <= close.len() {
+                break;
             }
-            if sum > best.1 {
-                best = (action, sum);
+            left -= close.len() + 1;
+            // All actions are tried with the same luck, so only the action makes the difference.
+            let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
+            let own = self.tried(ask, kept, luck)?;
+            for &action in &close {
+                leads[action].add(self.tried(ask, action, luck)? - own);
             }
+            // The tries of an action that falls behind go to the others.
+            close.retain(|&action| leads[action].standard_errors() > -CLEAR);
         }
-        Ok(best.0)
+        let ahead = |action: &usize| leads[*action].standard_errors();
+        let best = close
+            .into_iter()
+            .max_by(|one, other| ahead(one).total_cmp(&ahead(other)));
+        Ok(best.filter(|best| ahead(best) > CLEAR).unwrap_or(kept))
     }
 
     /// Returns the return of one try.
@@ -82,8 +99,52 @@ fn scripted(game: &dyn Game, agent: usize, chance: &mut Stream) -> Option<usize>
 
 impl Player for SearchPlayer {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
-        asks.iter()
-            .map(|ask| Ok(word(ask, self.choose(ask)?)))
-            .collect()
+        let reply = |ask: &ActionRequest<'_>| {
+            let kept = scripted_action(&mut self.streams, ask)?;
+            Ok(word(ask, self.choose(ask, kept)?))
+        };
+        asks.iter().map(reply).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Referee;
+    use crate::evaluate::play_evaluation;
+    use crate::metrics::PlayMetrics;
+    use crate::players::scripted::ScriptedPlayer;
+    use crate::scenes::Scenes;
+
+    /// Returns the mean returns of the scripted player and of the search.
+    fn returns(game: &str, tries: usize, episodes: usize) -> [f64; 2] {
+        let (kind, options) = lapwing_env::find_variant(game).unwrap();
+        let scenario = (kind.configure)(&options).unwrap();
+        let scenes = Scenes::of(&*scenario).unwrap();
+        let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
+        let referee = Referee {
+            step_limit: scenario.step_limit(),
+            format_penalty: 1.0,
+        };
+        let mut search = SearchPlayer::new(&*scenario, tries).unwrap().unwrap();
+        let players: [&mut dyn Player; 2] = [&mut ScriptedPlayer::default(), &mut search];
+        players.map(|player| {
+            let episodes = play_evaluation(&*scenario, &referee, &seats, player, &());
+            PlayMetrics::of(scenario.actions(), &episodes.unwrap()).return_mean
+        })
+    }
+
+    #[test]
+    fn a_search_is_not_worse_than_the_player_that_it_rolls_out() {
+        let [scripted, search] = returns("frozen-lake-slippery", 1, 100);
+        assert_eq!(scripted, search, "too few tries to change an action");
+        let [scripted, search] = returns("frozen-lake-slippery", 10, 100);
+        assert!(search > scripted - 0.05, "{search} against {scripted}");
+    }
+
+    #[test]
+    fn a_search_improves_a_player_that_does_not_look_ahead() {
+        let [scripted, search] = returns("snake-greedy-enemy", 10, 60);
+        assert!(search > scripted + 0.2, "{search} against {scripted}");
     }
 }

@@ -54,6 +54,9 @@ impl Game for Count {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         Ok(format!("agent {agent}, round {}", self.rounds))
     }
+    fn key(&self, _: usize) -> Result<String, GameError> {
+        Ok(self.rounds.to_string())
+    }
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError> {
         self.rounds += 1;
         if self.rounds == self.breaks {
@@ -177,6 +180,7 @@ fn every_agent_has_its_own_player_episode_and_end() {
             ("agent 0, round 2", "agent 1, round 4")
         );
         assert_eq!(second.turns[3].text, "Some(2)");
+        assert_eq!(second.turns[3].key, "3");
     }
     // No request follows the end, and every agent draws from its own seed.
     assert_eq!(one.asked, [(0, 0, 3), (2, 0, 6), (0, 1, 3), (2, 1, 6)]);
