@@ -116,7 +116,9 @@ def main():
                 sessions[session] = kind(name, arguments)
             answer = {"type": "observation", "data": getattr(sessions[session], message["type"])(**data)}
         except Exception as error:
-            answer = {"type": "error", "data": {"message": f"{type(error).__name__}: {error}", "code": "EXECUTION_ERROR"}}
+            cure = f"; install it with: pip install {error.name}" if isinstance(error, ModuleNotFoundError) else ""
+            problem = f"{type(error).__name__}: {error}{cure}"
+            answer = {"type": "error", "data": {"message": problem, "code": "EXECUTION_ERROR"}}
         print(json.dumps({"session": session} | answer), file=out, flush=True)
 
 
