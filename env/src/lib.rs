@@ -121,6 +121,11 @@ pub trait Game: Send {
     /// If the number of actions is not the number of agents, or an action is out of range.
     fn play(&mut self, actions: &[Option<usize>]) -> Result<Vec<Outcome>, GameError>;
 
+    /// Whether a time limit of the game's own ended the episode, and not its rules.
+    fn is_truncated(&self) -> bool {
+        false
+    }
+
     /// Whether the agent's episode counts as a success in the current state.
     fn succeeded(&self, agent: usize) -> bool;
 

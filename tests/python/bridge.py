@@ -1,4 +1,4 @@
-"""Environments of others through the program, against the real libraries: Gymnasium's lake through docs/shim.py beside lapwing's own,
+"""Environments of others through the program, against the real libraries: Gymnasium's lake through `lapwing shim` beside lapwing's own,
 a game of TextArena through the shim, and a server of the openenv package over a WebSocket.
 
     tests/python/bridge.py --lapwing target/debug/lapwing
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = ["left", "down", "right", "up"]
 MAP = ["SFFF", "FHFH", "FFFH", "HFFG"]
 ACTIONS = f"game.options.actions={json.dumps(WORDS)}"
-SHIM = f"exec:{sys.executable} {ROOT / 'docs/shim.py'}"
+SHIM = f"exec:{sys.executable} {ROOT / 'train/cli/src/shim.py'}"
 
 
 class Lapwing:
@@ -49,7 +49,7 @@ def foreign(arguments, *settings):
 def place(text, of):
     """The cell, as a number from 0, that an observation shows."""
     if of == "gymnasium":
-        return int(text)
+        return "".join(re.findall(r"^[PSFHG]{4}$", text, re.MULTILINE)).index("P")
     cells = [line.split() for line in text.splitlines() if re.fullmatch(r"[P_OG*X](?: [P_OG*X])*", line)]
     [found] = [4 * row + column for row, line in enumerate(cells) for column, cell in enumerate(line) if cell == "P"]
     return found

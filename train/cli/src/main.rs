@@ -73,6 +73,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Config(config) => commands::config::show(config),
         Command::Games => commands::games::list(),
         Command::Devices => commands::devices::list(device),
+        Command::Shim => commands::shell::shim(),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man { command } => commands::shell::manual(command.as_deref()),
     }

@@ -20,15 +20,19 @@ const SMALL: [&str; 8] = [
     "eval.episodes=5",
 ];
 
-/// Returns a directory with the environment of the docs.
-fn home() -> tempfile::TempDir {
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/environments.md");
-    let docs = fs::read_to_string(docs).unwrap();
+/// Returns a directory with the environment of a page of the docs.
+fn home_of(page: &str) -> tempfile::TempDir {
+    let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
+    let docs = fs::read_to_string(docs.join(page)).unwrap();
     let program = docs.split("```python\n").nth(1).unwrap();
     let program = program.split("```").next().unwrap();
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("game.py"), program).unwrap();
     home
+}
+
+fn home() -> tempfile::TempDir {
+    home_of("environments.md")
 }
 
 const DOCS: [&str; 4] = ["--game", "exec:python3 game.py", "--set", ACTIONS];
@@ -70,6 +74,99 @@ fn the_environment_of_the_docs_is_played() {
         let ending = format!("over after 1 turn: {ending}\n");
         assert!(by_hand.out.contains(&ending), "{}", by_hand.out);
     }
+}
+
+/// The way to the goal, and one against the edge.
+#[test]
+fn the_own_game_of_the_docs_is_played() {
+    let home = home_of("own-game.md");
+    let actions = "game.options.actions=[\"left\",\"down\",\"right\",\"up\"]";
+    let set = ["--set", actions, "--set", "game.options.step_limit=8"];
+    let game = ["play", "--human", "--game", "exec:python3 game.py"];
+    let arguments = [&game[..], &set].concat();
+    let way = "right\nright\nright\ndown\ndown\ndown\nright\ndown\n";
+    let played = with_input(home.path(), &arguments, way);
+    assert_eq!((played.code, &*played.err), (0, ""));
+    assert!(
+        played.out.contains(": success, return 1\n"),
+        "{}",
+        played.out
+    );
+    let lost = with_input(home.path(), &arguments, &"up\n".repeat(8));
+    assert!(
+        lost.out
+            .contains("over after 8 turns: no success, return 0\n"),
+        "{}",
+        lost.out
+    );
+}
+
+/// A package with the parts of Gymnasium that the shim uses: a lake with escape codes and a time limit of two steps.
+const GYMNASIUM: &str = r#"
+class spaces:
+    class Discrete: pass
+class Lake:
+    metadata, action_space = {"render_modes": ["ansi"]}, spaces.Discrete()
+    def __init__(self, render_mode=None): self.render_mode = render_mode
+    def reset(self, seed): self.steps = 0; return 0, {}
+    def step(self, action): self.steps += 1; return 0, 0.0, action == 1, self.steps == 2, {}
+    def render(self): return "  (Left)\nS\x1b[41mF\x1b[0mF\n\x1b[34;1m\x1b[43mR\x1b[0m\x1b[0m\x1b[35mY\x1b[0mG\n\n"
+def make(name, **arguments): return Lake(**arguments)
+"#;
+
+#[test]
+fn the_shim_writes_plain_boards_and_reports_truncation() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    fs::write(home.join("gymnasium.py"), GYMNASIUM).unwrap();
+    fs::write(home.join("shim.py"), succeeds(home, &["shim"]).out).unwrap();
+    let messages = [
+        ("reset", r#"{"seed":1}"#),
+        ("step", r#"{"action":0}"#),
+        ("step", r#"{"action":0}"#),
+    ];
+    let messages: String = messages
+        .map(|(kind, data)| format!("{{\"session\":1,\"type\":\"{kind}\",\"data\":{data}}}\n"))
+        .concat();
+    fs::write(home.join("in"), &messages).unwrap();
+    fs::write(
+        home.join("over"),
+        messages.replace("\"action\":0", "\"action\":1"),
+    )
+    .unwrap();
+    let answers = |file: &str| -> Vec<serde_json::Value> {
+        let output = Command::new("python3")
+            .args(["shim.py", "Lake-v1"])
+            .current_dir(home)
+            .stdin(fs::File::open(home.join(file)).unwrap())
+            .output()
+            .unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let read =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["data"].take();
+        lines.lines().map(read).collect()
+    };
+    let answered = answers("in");
+    assert_eq!(
+        answered[0]["observation"]["text"],
+        "SPF\nPYG\nblue: R\nmagenta: Y"
+    );
+    let ends = |answers: &[serde_json::Value]| -> Vec<(serde_json::Value, serde_json::Value)> {
+        answers
+            .iter()
+            .map(|a| (a["done"].clone(), a["truncated"].clone()))
+            .collect()
+    };
+    let truth = |done: bool, truncated: bool| (done.into(), truncated.into());
+    assert_eq!(
+        ends(&answered)[1..],
+        [truth(false, false), truth(true, true)]
+    );
+    // An end by the rules in the last step of the limit is no truncation.
+    assert_eq!(
+        ends(&answers("over"))[1..],
+        [truth(true, false), truth(true, false)]
+    );
 }
 
 /// An environment without fixed actions receives any line, even one that would leave another game.

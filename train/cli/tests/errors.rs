@@ -1044,6 +1044,21 @@ const PLAYERS: &[Row] = &[
         &["play", "--human", "--game", "wss://example.org/ws"],
     ),
     row(
+        "a port that does not exist",
+        nothing,
+        &["play", "--human", "--game", "ws://127.0.0.1:99999/ws"],
+    ),
+    row(
+        "an address with a password",
+        nothing,
+        &[
+            "play",
+            "--human",
+            "--game",
+            "ws://me:secret@127.0.0.1:80/ws",
+        ],
+    ),
+    row(
         "mixture shares above 1",
         nothing,
         &[

@@ -61,7 +61,7 @@ impl GameConfig {
             return scenario.map_err(|refused| match refused {
                 external::ExternalError::Options(error) => error.into(),
                 external::ExternalError::Name(wanted) => {
-                    wrong("name", &self.name.to_string(), wanted)
+                    wrong("name", &self.name.without_user(), wanted)
                 }
             });
         };

@@ -45,7 +45,7 @@ pub struct Turn {
 pub enum EpisodeEnd {
     /// The game's rules ended it.
     Terminated,
-    /// The step limit ended it.
+    /// The step limit ended it, or a time limit of an external environment.
     Truncated,
     /// The game failed.
     Failed,
@@ -100,7 +100,7 @@ impl Episode {
         self.turns.iter().map(|turn| turn.reward).sum()
     }
 
-    /// Returns whether the step limit ended it.
+    /// Returns whether a limit ended it, and not the rules.
     pub fn is_truncated(&self) -> bool {
         self.ending == Some(EpisodeEnd::Truncated)
     }

@@ -157,6 +157,7 @@ impl Referee {
             episode.turns.last_mut().expect("it lives").reward = outcome.reward;
             episode.success = game.succeeded(agent);
             episode.ending = match outcome.over {
+                true if game.is_truncated() => Some(EpisodeEnd::Truncated),
                 true => Some(EpisodeEnd::Terminated),
                 false if round + 1 == self.step_limit => Some(EpisodeEnd::Truncated),
                 false => None,
@@ -223,14 +224,20 @@ fn ask_all(
     Ok(replies)
 }
 
+/// The largest reward. Sums over the longest episode and their squares stay finite, in f32 too.
+const MAX_REWARD: f64 = 1e9;
+
 /// An external game may return anything.
 fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError> {
     let (agents, given) = (scenario.agents(), outcomes.len());
     let problem = if given != agents {
         format!("it has {agents} agents, and gave {given} outcomes")
-    } else if let Some(bad) = outcomes.iter().find(|o| !o.reward.is_finite()) {
+    } else if let Some(bad) = outcomes
+        .iter()
+        .find(|o| !(-MAX_REWARD..=MAX_REWARD).contains(&o.reward))
+    {
         format!(
-            "a reward is {}, which is no number to learn from",
+            "a reward is {:e}, and must be a number from -{MAX_REWARD:e} to {MAX_REWARD:e}",
             bad.reward
         )
     } else {

@@ -94,6 +94,8 @@ pub enum Command {
     /// List the devices and mark the default one
     #[command(alias = "adapters")]
     Devices,
+    /// Print a Python program that connects Gymnasium and TextArena environments
+    Shim,
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -1,4 +1,4 @@
-//! `lapwing completions` and `lapwing man`.
+//! `lapwing shim`, `lapwing completions` and `lapwing man`: texts for other programs.
 
 use std::io::Write;
 
@@ -9,6 +9,11 @@ use clap_complete::Shell;
 use super::loaded_model::InputError;
 use crate::args::Cli;
 use crate::out;
+
+pub fn shim() -> Result<()> {
+    out::raw().write_all(include_bytes!("../shim.py"))?;
+    Ok(())
+}
 
 pub fn completions(shell: Shell) -> Result<()> {
     // Into memory, because the generator panics if standard output is closed.

@@ -59,6 +59,15 @@ impl GameName {
         !matches!(self, GameName::BuiltIn(_))
     }
 
+    /// Returns the name without the user name and password of an address.
+    pub(crate) fn without_user(&self) -> String {
+        let name = self.to_string();
+        match (self, name.rsplit_once('@')) {
+            (GameName::Socket(_), Some((_, host))) => format!("ws://...@{host}"),
+            _ => name,
+        }
+    }
+
     /// Returns a name for a directory: the name of a built-in game; otherwise the command or address, with dashes for
     /// everything but letters, digits, dots and underscores.
     pub fn short(&self) -> String {

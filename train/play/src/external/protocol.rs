@@ -39,6 +39,8 @@ pub(super) struct StepResult {
     /// `None`: the environment sent none
     pub(crate) reward: Option<f64>,
     pub(crate) done: bool,
+    /// whether a time limit of the environment ended the episode
+    pub(crate) truncated: bool,
 }
 
 /// A parsed message: its session, and an answer or an error.
@@ -115,6 +117,8 @@ fn answer(data: Value) -> Result<StepResult, String> {
         #[serde(default)]
         reward: Value,
         done: bool,
+        #[serde(default)]
+        truncated: bool,
     }
     let data: ObservationData = serde_json::from_value(data)
         .map_err(|error| format!("the observation is wrong ({error})"))?;
@@ -129,7 +133,8 @@ fn answer(data: Value) -> Result<StepResult, String> {
     Ok(StepResult {
         observation: data.observation,
         reward,
-        done: data.done,
+        done: data.done || data.truncated,
+        truncated: data.truncated,
     })
 }
 

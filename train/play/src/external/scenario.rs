@@ -131,6 +131,7 @@ impl Scenario for ExternalScenario {
             total: 0.0,
             step: 0,
             over: false,
+            truncated: false,
             success: false,
             said: String::new(),
         }))
@@ -237,6 +238,7 @@ struct ExternalGame {
     total: f64,
     step: usize,
     over: bool,
+    truncated: bool,
     success: bool,
     /// the agent's text in this turn
     said: String,
@@ -268,7 +270,7 @@ impl ExternalGame {
         }
         self.text = shared.text(&answer, self.step)?;
         self.total += reward;
-        self.over = answer.done;
+        (self.over, self.truncated) = (answer.done, answer.truncated);
         let success = template.succeeded(&shared.options.success, &answer, self.total, self.step);
         self.success = success.map_err(|problem| format!("option `success`: {problem}"))?;
         let over = self.over;
@@ -304,6 +306,10 @@ impl Game for ExternalGame {
             error
         })?;
         Ok(vec![outcome])
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.truncated
     }
 
     fn succeeded(&self, _agent: usize) -> bool {

@@ -12,7 +12,7 @@ use tungstenite::client::{IntoClientRequest, client_with_config};
 use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::http::Uri;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
-use tungstenite::{Error, HandshakeError, Message};
+use tungstenite::{Bytes, Error, HandshakeError, Message};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
@@ -30,9 +30,18 @@ pub(super) fn check(url: &str) -> Result<(), String> {
         );
     }
     let uri: Uri = url.parse().unwrap_or_default();
-    match uri.host() {
-        Some(host) if !host.is_empty() && url.into_client_request().is_ok() => Ok(()),
-        _ => Err("ws://HOST:PORT/ws".to_owned()),
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = uri.host().unwrap_or_default();
+    let port = authority.strip_prefix(host).unwrap_or_default();
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    if authority.contains('@') {
+        Err("ws://HOST:PORT/ws: no user name or password is sent (a proxy can add them)".to_owned())
+    } else if host.is_empty() || url.into_client_request().is_err() {
+        Err("ws://HOST:PORT/ws".to_owned())
+    } else if !port.strip_prefix(':').is_none_or(is_port) {
+        Err("ws://HOST:PORT/ws with a port from 1 to 65535".to_owned())
+    } else {
+        Ok(())
     }
 }
 
@@ -49,15 +58,32 @@ pub(super) struct SocketSession {
 
 impl SocketSession {
     pub(crate) fn open(url: &str, patience: Duration) -> Result<SocketSession, String> {
-        let mut socket = connect(url, patience)?;
-        let stream = socket.get_ref().try_clone().map_err(not_connected)?;
         let (requests, asked) = mpsc::channel();
         let (answering, answers) = mpsc::channel();
+        let (connecting, connected) = mpsc::channel();
+        let url = url.to_owned();
+        let work = move || {
+            let mut socket = connect(&url, patience);
+            let stream = match &socket {
+                Ok(socket) => socket.get_ref().try_clone().map_err(not_connected),
+                Err(problem) => Err(problem.clone()),
+            };
+            let is_awaited = connecting.send(stream).is_ok();
+            if let Ok(socket) = &mut socket
+                && is_awaited
+            {
+                serve(socket, &asked, &answering);
+            }
+        };
         // Each concurrent episode has its own connection.
         let worker = thread::Builder::new()
             .name("a connection".to_owned())
-            .spawn(move || serve(&mut socket, &asked, &answering))
+            .spawn(work)
             .map_err(|e| format!("cannot start a thread for the connection: {e}"))?;
+        // The timeouts of the stream apply to each read, and a server can send its part of the handshake byte by byte.
+        let stream = connected
+            .recv_timeout(patience)
+            .unwrap_or_else(|_| Err(too_late(patience)))?;
         Ok(SocketSession {
             patience,
             requests: Some(requests),
@@ -70,15 +96,9 @@ impl SocketSession {
 
 impl EnvironmentSession for SocketSession {
     fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
-        // The server may close the connection, or refuse it with a reason.
+        // The server may close the connection.
         if let Ok(early) = self.answers.try_recv() {
-            let bytes = early?;
-            let message = protocol::read(&bytes).map_err(SessionError::Other)?;
-            let problem = message.content.err().unwrap_or_else(|| {
-                let answer = quoted(&bytes);
-                format!("the server sent a message without a request: {answer}")
-            });
-            return Err(SessionError::Closed(problem));
+            early?;
         }
         let requests = self.requests.as_ref().expect("there until it is dropped");
         let _ = requests.send(Value::Object(request).to_string());
@@ -158,19 +178,31 @@ fn connect(url: &str, patience: Duration) -> Result<WebSocket<TcpStream>, String
 }
 
 /// Passes requests to the server and answers back, until either side closes.
+///
+/// The messages have no numbers, so a ping before each request separates them: a server handles frames in order, and
+/// whatever it sends before the pong is no answer to the request.
 fn serve(
     socket: &mut WebSocket<TcpStream>,
     requests: &Receiver<String>,
     answers: &Sender<Result<Vec<u8>, SessionError>>,
 ) {
+    let mut asked = 0_u64;
     loop {
         match requests.recv_timeout(PING_INTERVAL) {
             Ok(request) => {
+                asked += 1;
+                let mark = Bytes::copy_from_slice(&asked.to_be_bytes());
                 // A server that closed the connection may have sent the reason.
+                let _ = socket.write(Message::Ping(mark.clone()));
                 let _ = socket.send(Message::text(request));
+                let mut is_expected = false;
                 let answer = loop {
-                    if let Some(answer) = message_of(socket.read()) {
-                        break answer;
+                    let found = socket.read();
+                    is_expected |= matches!(&found, Ok(Message::Pong(data)) if *data == mark);
+                    match message_of(found) {
+                        None => (),
+                        Some(Ok(message)) if !is_expected => break Err(unsolicited(&message)),
+                        Some(answer) => break answer,
                     }
                 };
                 let is_end = answer.is_err();
@@ -187,7 +219,8 @@ fn serve(
                     found => match message_of(found) {
                         None => _ = socket.flush(),
                         Some(message) => {
-                            let _ = answers.send(message);
+                            let problem = message.and_then(|message| Err(unsolicited(&message)));
+                            let _ = answers.send(problem);
                             return;
                         }
                     },
@@ -202,6 +235,17 @@ fn serve(
             }
         }
     }
+}
+
+/// The error of a message that answers no request. If it is an error itself, the server ends the session with it.
+fn unsolicited(message: &[u8]) -> SessionError {
+    if let Ok(Err(problem)) = protocol::read(message).map(|message| message.content) {
+        return SessionError::Closed(problem);
+    }
+    SessionError::Other(format!(
+        "the server sent a message without a request (it answered twice, or does not answer pings): {}",
+        quoted(message)
+    ))
 }
 
 /// Converts a frame into a message or an error; `None` if it is neither.

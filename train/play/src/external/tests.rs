@@ -78,6 +78,22 @@ fn a_name_is_a_command_or_an_address() {
     assert_eq!(wrong("ws://"), "ws://HOST:PORT/ws");
     assert_eq!(wrong("ws://a b/ws"), "ws://HOST:PORT/ws");
     assert!(wrong("wss://host/ws").contains("not encrypted"));
+    for port in ["99999", "0", ""] {
+        let told = wrong(&format!("ws://host:{port}/ws"));
+        assert!(told.starts_with("ws://HOST:PORT/ws"), "{told}");
+    }
+    assert!(wrong("ws://me:secret@host:80/ws").contains("no user name or password is sent"));
+    for scheme in ["ws", "wss"] {
+        let config = crate::config::GameConfig {
+            name: GameName::from(format!("{scheme}://me:secret@host/ws")),
+            ..crate::config::GameConfig::default()
+        };
+        let told = config.scenario().unwrap_err().to_string();
+        assert!(
+            told.contains("\"ws://...@host/ws\"") && !told.contains("secret"),
+            "{told}"
+        );
+    }
     let is_external = |name: &str| GameName::from(name).is_external();
     assert!(!is_external("frozen-lake") && !is_external("http://a/ws") && is_external("exec:a"));
 }
@@ -86,8 +102,8 @@ fn a_name_is_a_command_or_an_address() {
 fn a_run_is_named_after_its_command() {
     for (name, short) in [
         (
-            "exec:python3 docs/shim.py FrozenLake-v1",
-            "python3-docs-shim.py-FrozenLake-v1",
+            "exec:python3 shim.py FrozenLake-v1",
+            "python3-shim.py-FrozenLake-v1",
         ),
         ("ws://localhost:8000/ws", "ws-localhost-8000-ws"),
         ("exec:../..", "environment"),
@@ -142,6 +158,7 @@ fn a_template_says_only_what_it_does_differently() {
         observation,
         reward: None,
         done: false,
+        truncated: false,
     };
     let usual = template::ExternalTemplate::parse(None).unwrap();
     let text = |observation: Value| usual.observation(&state(observation), 0).unwrap();

@@ -206,11 +206,17 @@ fn a_game_that_answers_nonsense_is_named() {
         told(&[outcome(1.0)]),
         "counting: it has 2 agents, and gave 1 outcomes"
     );
-    assert_eq!(
-        told(&[outcome(1.0), outcome(f64::NAN)]),
-        "counting: a reward is NaN, which is no number to learn from"
-    );
-    check(&scenario(9), &[outcome(1.0); 2]).unwrap();
+    for (reward, shown) in [
+        (f64::NAN, "NaN"),
+        (f64::INFINITY, "inf"),
+        (-1e308, "-1e308"),
+    ] {
+        assert_eq!(
+            told(&[outcome(1.0), outcome(reward)]),
+            format!("counting: a reward is {shown}, and must be a number from -1e9 to 1e9")
+        );
+    }
+    check(&scenario(9), &[outcome(-1e9); 2]).unwrap();
 }
 
 #[test]

@@ -225,6 +225,23 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     }
 }
 
+/// A time limit of the environment is no end by its rules.
+#[test]
+fn a_truncated_episode_is_not_terminated() {
+    let program = r#"
+for request in requests():
+    if request["type"] == "close":
+        continue
+    data = {"observation": "here", "reward": 0, "done": False}
+    data |= {"truncated": True} if request["type"] == "step" else {}
+    write(json.dumps({"session": request["session"], "type": "observation", "data": data}) + "\n")
+"#;
+    let child = Child::new(program, json!({}));
+    let mut game = child.scenario().start(0, 0).unwrap();
+    assert!(!game.is_truncated());
+    assert!(game.play(&[Some(0)]).unwrap()[0].over && game.is_truncated());
+}
+
 /// A child that neither answers nor reads, ignores the signals that it can ignore, and has a child of its own.
 #[test]
 fn a_child_that_hangs_is_ended_with_its_children() {

@@ -123,6 +123,43 @@ fn an_idle_connection_may_be_closed() {
     );
 }
 
+/// The second answer to a step is no answer to the next one, or to the next episode's reset.
+#[test]
+fn a_server_that_answers_twice_is_refused() {
+    for twice in [1, 2] {
+        let url = speaks(move |socket| {
+            let mut step = 0;
+            while let Some(request) = request(socket) {
+                step = if request["type"] == "reset" {
+                    0
+                } else {
+                    step + 1
+                };
+                for _ in 0..if step == twice { 2 } else { 1 } {
+                    let _ = socket.send(observation(&format!("state {step}"), step == 2));
+                }
+            }
+        });
+        let scenario = scenario(&url, json!({}));
+        let mut game = scenario.start(0, 0).unwrap();
+        let mut next = |n| {
+            game.play(&[Some(1)])
+                .map(|_| assert_eq!(game.observe(0).unwrap(), format!("state {n}")))
+        };
+        next(1).unwrap();
+        let error = match twice {
+            1 => next(2).unwrap_err(),
+            _ => {
+                next(2).unwrap();
+                drop(game);
+                scenario.start(1, 0).map(drop).unwrap_err()
+            }
+        };
+        let wanted = "the server sent a message without a request (it answered twice, or does not answer pings): ";
+        assert!(told(&error).starts_with(wanted), "{error}");
+    }
+}
+
 #[test]
 fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
     let after_hello = |then: fn(&mut WebSocket<TcpStream>)| {
@@ -158,6 +195,16 @@ fn servers_that_hang_flood_close_and_lie_end_with_an_error() {
             server(|stream| {
                 thread::sleep(Duration::from_secs(20));
                 drop(stream);
+            }),
+            "the server did not answer within 2 s (game.options.timeout)",
+        ),
+        (
+            // Each read of its handshake ends within the timeout.
+            server(|mut stream| {
+                let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nX: ");
+                while stream.write_all(b"y").is_ok() {
+                    thread::sleep(Duration::from_millis(500));
+                }
             }),
             "the server did not answer within 2 s (game.options.timeout)",
         ),

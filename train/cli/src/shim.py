@@ -1,19 +1,21 @@
-"""Puts a Gymnasium or TextArena environment behind JSON lines, for lapwing: docs/environments.md.
+"""Connects a Gymnasium or TextArena environment to lapwing (docs/environments.md).
 
-    lapwing play --game "exec:python3 docs/shim.py FrozenLake-v1" --set 'game.options.actions=["left","down","right","up"]'
+    lapwing shim > shim.py
+    lapwing play --game "exec:python3 shim.py FrozenLake-v1" --set 'game.options.actions=["left","down","right","up"]'
 
-    python3 shim.py FrozenLake-v1 [is_slippery=false ...]     an environment of Gymnasium, with discrete actions
-    python3 shim.py textarena:Wordle-v0 [...]                 one of TextArena, for one player; actions are texts
+    python3 shim.py FrozenLake-v1 [is_slippery=false ...]     a Gymnasium environment with discrete actions
+    python3 shim.py textarena:Wordle-v0 [...]                 a TextArena environment for one player; actions are texts
 
-What follows the name are arguments of the environment, their values JSON (or else text).
+The words after the name are arguments of the environment. Their values are JSON, or else text.
 """
 
 import json
 import os
 import random
+import re
 import sys
 
-# Only answers go to standard output. Whatever else is printed there, by C libraries too, goes to standard error.
+# Standard output is for answers. Anything else that is printed there, by C libraries too, goes to standard error.
 out = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
@@ -25,10 +27,27 @@ def value(text):
         return text
 
 
+def plain(picture):
+    """Replaces escape codes: the highlighted cell becomes P, and the letters of other colours are listed below."""
+    names = "gray red green yellow blue magenta cyan white crimson".split()
+    text, notes, codes = "", [], []
+    for code, letter in re.findall(r"\x1b\[([\d;]*)m|(.)", re.sub(r"^ *\(.*\)\n", "", picture, flags=re.M), re.DOTALL):
+        if not letter:
+            # A reset ends all nested colours.
+            codes = [] if code in ("", "0") else codes + [int(number) for number in code.split(";")]
+            continue
+        notes += [f"{names[number - 30]}: {letter}" for number in codes if 30 <= number <= 38]
+        text += "P" if any(40 <= number <= 48 for number in codes) else letter
+    return "\n".join([text.strip("\n"), *dict.fromkeys(notes)])
+
+
 class Gymnasium:
     def __init__(self, name, arguments):
         import gymnasium
 
+        modes = gymnasium.make(name, **arguments).metadata.get("render_modes", [])
+        if "ansi" in modes:
+            arguments = {"render_mode": "ansi"} | arguments
         self.env = gymnasium.make(name, **arguments)
         if not isinstance(self.env.action_space, gymnasium.spaces.Discrete):
             raise ValueError(f"{name} has the actions {self.env.action_space}, and only discrete ones can be named")
@@ -38,19 +57,20 @@ class Gymnasium:
         if luck is not None:
             import numpy
 
-            # The scene is set: what chance does from here on follows from another seed.
+            # The scene is set. Chance events from here on follow another seed.
             self.env.unwrapped.np_random = numpy.random.default_rng(luck)
         return self.answer(observation, None, False)
 
     def step(self, action):
         observation, reward, terminated, truncated, _ = self.env.step(action)
-        return self.answer(observation, reward, terminated or truncated)
+        # At a time limit the episode could have continued, so a critic must not learn that the state is worth nothing.
+        return self.answer(observation, reward, terminated or truncated) | {"truncated": bool(truncated and not terminated)}
 
     def answer(self, observation, reward, done):
-        text = self.env.render() if self.env.render_mode == "ansi" else None
-        plain = observation.tolist() if hasattr(observation, "tolist") else observation
-        told = {"text": text, "raw": plain} if text else plain
-        return {"observation": told, "reward": None if reward is None else float(reward), "done": bool(done)}
+        text = plain(self.env.render()) if self.env.render_mode == "ansi" else None
+        raw = observation.tolist() if hasattr(observation, "tolist") else observation
+        seen = {"text": text, "raw": raw} if text else raw
+        return {"observation": seen, "reward": None if reward is None else float(reward), "done": bool(done)}
 
 
 class TextArena:
@@ -60,7 +80,7 @@ class TextArena:
         self.env = textarena.make(name, **arguments)
 
     def reset(self, seed=None, luck=None):
-        # Its games draw from the one generator that Python has: each session has its own state of it.
+        # Its games draw from Python's global generator, so each session keeps a state of it.
         random.seed(seed)
         self.env.reset(num_players=1, seed=seed)
         if luck is not None:
@@ -96,7 +116,9 @@ def main():
                 sessions[session] = kind(name, arguments)
             answer = {"type": "observation", "data": getattr(sessions[session], message["type"])(**data)}
         except Exception as error:
-            answer = {"type": "error", "data": {"message": f"{type(error).__name__}: {error}", "code": "EXECUTION_ERROR"}}
+            cure = f"; install it with: pip install {error.name}" if isinstance(error, ModuleNotFoundError) else ""
+            problem = f"{type(error).__name__}: {error}{cure}"
+            answer = {"type": "error", "data": {"message": problem, "code": "EXECUTION_ERROR"}}
         print(json.dumps({"session": session} | answer), file=out, flush=True)
 
 
