@@ -1,7 +1,10 @@
 //! Exports the metrics of a run to other formats.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use lapwing_model::open_regular;
 
 use crate::csv;
 use crate::tensorboard::{EventFile, is_event_file};
@@ -54,8 +57,13 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
     fs::create_dir_all(&folder).map_err(write_error(&folder))?;
     let write = |(name, kind): (&str, &str)| {
         let path = folder.join(name);
-        fs::write(&path, csv::metrics(&records, kind)).map_err(write_error(&path))?;
-        Ok(path)
+        let file = open_regular(
+            &path,
+            File::options().create(true).write(true).truncate(true),
+        );
+        let text = csv::metrics(&records, kind);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(write_error(&path)).map(|()| path)
     };
     CSV_FILES.into_iter().map(write).collect()
 }
@@ -102,6 +110,18 @@ mod tests {
         }
         assert_eq!(names(&path.join("tensorboard")).len(), 1);
         assert!(first[0].parent().unwrap().ends_with("run/tensorboard"));
+
+        // Opening a pipe would wait for its reader.
+        #[cfg(unix)]
+        {
+            let steps = path.join("csv/steps.csv");
+            fs::remove_file(&steps).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(&steps).status();
+            assert!(made.unwrap().success());
+            assert_snapshot!(text(export(&path, Format::Csv, None).unwrap_err()), @"cannot write DIR/run/csv/steps.csv: not a file");
+            fs::remove_file(&steps).unwrap();
+            export(&path, Format::Csv, None).unwrap();
+        }
 
         // Other files are kept, and nothing is written beside them.
         let notes = path.join("csv/notes.txt");

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::{ModelError, write_atomically};
+use lapwing_model::{ModelError, read_file, write_atomically};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ const ENTRY: &str = "lapwing";
 const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
+/// The largest checkpoint: training all of ten billion weights.
+const MAX_BYTES: u64 = 128 << 30;
 
 /// The metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,7 +131,7 @@ pub(crate) struct Evaluated {
 impl Evaluated {
     /// Reads the file, if it is readable: otherwise the evaluation is repeated.
     fn read(folder: &Path) -> Option<Evaluated> {
-        serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
+        serde_json::from_slice(&read_file(&folder.join(EVALUATION), 1 << 20).ok()?).ok()
     }
 }
 
@@ -180,6 +182,14 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
+/// Returns the checkpoint of a step.
+///
+/// # Errors
+/// If it is missing or damaged.
+pub(crate) fn of_step(run: &Path, step: usize) -> Result<Saved, CheckpointError> {
+    Saved::read(&file(&directory::checkpoints(run), step))
+}
+
 /// A checkpoint as read from its file.
 #[derive(Debug)]
 pub struct Saved {
@@ -192,7 +202,7 @@ pub struct Saved {
 impl Saved {
     fn read(path: &Path) -> Result<Saved, CheckpointError> {
         let damaged = |problem: String| damaged(path, &problem);
-        let bytes = fs::read(path).map_err(|e| damaged(e.to_string()))?;
+        let bytes = read_file(path, MAX_BYTES).map_err(|e| damaged(e.to_string()))?;
         let odd = |e: safetensors::SafeTensorError| damaged(e.to_string());
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(odd)?;
         let entry = metadata.metadata().as_ref().and_then(|map| map.get(ENTRY));

@@ -11,10 +11,9 @@
 //! cells around each cell are gathered into a row.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
-use lapwing_model::{ModelError, write_atomically};
+use lapwing_model::{ModelError, read_file, write_atomically};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Gpu, GpuError, Indices, NamedValues, Parameters, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -345,6 +344,9 @@ pub(crate) fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), 
     write_atomically(path, &bytes)
 }
 
+/// The largest file of weights.
+const MAX_BYTES: u64 = 4 << 30;
+
 /// Reads the weights of these names and shapes, in this order.
 pub(crate) fn read_weights(
     path: &Path,
@@ -354,7 +356,7 @@ pub(crate) fn read_weights(
         path: path.to_owned(),
         problem,
     };
-    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_file(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let unreadable =
         |error: safetensors::SafeTensorError| wrong(format!("not a safetensors file: {error}"));
     let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;
