@@ -66,11 +66,6 @@ impl Repository {
         self.revision.as_deref().unwrap_or("main")
     }
 
-    /// Returns the name of its folder in a cache.
-    fn folder(&self) -> String {
-        format!("models--{}", self.id.replace('/', "--"))
-    }
-
     /// Returns the same repository at a commit.
     pub fn at(&self, commit: &str) -> Repository {
         Repository {
@@ -147,7 +142,6 @@ const MAX_ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// How long the hub may send nothing before the next attempt.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
-const MAX_REDIRECTS: usize = 10;
 /// What a request for it wants, in messages.
 const LIST: &str = "the list of files";
 
@@ -191,7 +185,16 @@ impl Hub {
         repository: &Repository,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<HubSnapshot, ModelError> {
-        let mut download = Download::new(self, repository, MAX_SILENCE);
+        let folder = format!("models--{}", repository.id.replace('/', "--"));
+        let mut download = Download {
+            hub: self,
+            repository,
+            home: self.cache.join(&folder),
+            locks: self.cache.join(".locks").join(folder),
+            agent: agent(MAX_SILENCE),
+            token: None,
+            is_in_cache: false,
+        };
         if let Some(commit) = download.known_commit() {
             let missing = download.missing(&commit)?;
             // Not every model has the other files, and a cache that another library filled does not record which ones the
@@ -220,6 +223,19 @@ impl Hub {
         let token = token.trim();
         (!token.is_empty()).then(|| token.to_owned())
     }
+}
+
+/// Returns a client that fails if the hub sends nothing for this long.
+fn agent(silence: Duration) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        // `get` follows redirects, because ureq would send the token to another port.
+        .max_redirects(0)
+        .timeout_connect(Some(Duration::from_secs(20)))
+        .timeout_recv_response(Some(Duration::from_secs(60)))
+        .timeout_per_read(Some(silence))
+        .user_agent(concat!("lapwing/", env!("CARGO_PKG_VERSION")));
+    config.build().into()
 }
 
 /// Returns the scheme, host and port of an address.
@@ -295,33 +311,16 @@ struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
     home: PathBuf,
+    /// Files that are locked during downloads, as by Hugging Face's libraries. They are never removed: a lock on a removed
+    /// file excludes no other process.
+    locks: PathBuf,
     agent: Agent,
     token: Option<String>,
     /// Whether the cache has all files that a model must have.
     is_in_cache: bool,
 }
 
-impl<'a> Download<'a> {
-    /// `silence`: how long the hub may send nothing.
-    fn new(hub: &'a Hub, repository: &'a Repository, silence: Duration) -> Download<'a> {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // `get` follows redirects, because ureq would send the token to another port.
-            .max_redirects(0)
-            .timeout_connect(Some(Duration::from_secs(20)))
-            .timeout_recv_response(Some(Duration::from_secs(60)))
-            .timeout_per_read(Some(silence))
-            .user_agent(concat!("lapwing/", env!("CARGO_PKG_VERSION")));
-        Download {
-            hub,
-            repository,
-            home: hub.cache.join(repository.folder()),
-            agent: config.build().into(),
-            token: None,
-            is_in_cache: false,
-        }
-    }
-
+impl Download<'_> {
     fn snapshot(&self, commit: &str) -> PathBuf {
         self.home.join("snapshots").join(commit)
     }
@@ -447,11 +446,8 @@ impl<'a> Download<'a> {
             disk::open_regular(path, &options).map_err(failed)
         };
         let failed = |e| ModelError::unwritable(&partial, e);
-        // Waits for another process that downloads the same file; Hugging Face's libraries lock this file, too. It is never
-        // removed, because a lock on a removed file excludes no other process.
-        let name = format!("{}.lock", remote.checksum);
-        let locks = self.hub.cache.join(".locks");
-        let lock = open(&locks.join(self.repository.folder()).join(name))?;
+        // Waits for another process that downloads the same file.
+        let lock = open(&self.locks.join(format!("{}.lock", remote.checksum)))?;
         lock.lock().map_err(failed)?;
         // A blob that this snapshot did not use before may be damaged.
         let is_sound = |mut blob: File| Ok(remote.checksum_of(&mut blob)? == remote.checksum);
@@ -547,7 +543,7 @@ impl<'a> Download<'a> {
     /// Requests the bytes of an address from a position on, and follows redirects.
     fn get(&self, address: &str, from: u64) -> Result<Response<ureq::Body>, ModelError> {
         let mut address = address.to_owned();
-        for _ in 0..=MAX_REDIRECTS {
+        for _ in 0..10 {
             let mut request = self.agent.get(&address);
             // The token is for the hub, not for other servers that it redirects to.
             let is_of_hub = origin(&address) == origin(&self.hub.endpoint);
@@ -594,8 +590,7 @@ impl<'a> Download<'a> {
                 "access is restricted: accept the conditions at {endpoint}/{id}, and set HF_TOKEN to a token of that account"
             )),
             (401 | 403, _) if wanted != LIST => self.error(format!(
-                "{wanted} may not be read (status {status}): set HF_TOKEN to a token of an account that may read it, or try again \
-                 later"
+                "{wanted} may not be read (status {status}): set HF_TOKEN to a token that may read it, or try again later"
             )),
             (401 | 403 | 404, _) if wanted == LIST => self.error(format!(
                 "there is no directory of that name, and no repository at {endpoint} that may be read: check the name, or \
@@ -613,9 +608,7 @@ impl<'a> Download<'a> {
     fn network(&self, reason: impl fmt::Display) -> ModelError {
         let endpoint = &self.hub.endpoint;
         let hint = match self.is_in_cache {
-            true => {
-                "; the cache has all required files, and HF_HUB_OFFLINE=1 uses them without the network"
-            }
+            true => "; HF_HUB_OFFLINE=1 uses the files in the cache",
             false => "",
         };
         self.error(format!(
@@ -704,7 +697,15 @@ mod tests {
             streams
         });
         let repository = Repository::parse("owner/name").unwrap();
-        let download = Download::new(&hub, &repository, Duration::from_millis(50));
+        let download = Download {
+            hub: &hub,
+            repository: &repository,
+            home: PathBuf::new(),
+            locks: PathBuf::new(),
+            agent: agent(Duration::from_millis(50)),
+            token: None,
+            is_in_cache: false,
+        };
         let bytes = Sha256::digest(b"0123456789");
         let remote = RemoteFile {
             name: "model.safetensors".to_owned(),

@@ -190,7 +190,7 @@ fn a_template_cannot_take_memory_or_stack() {
             "{% for i in range(60) %}{{ 'x'*1000000 }}{% endfor %}",
             "the text is longer than 4 MiB",
         ),
-        (doubled, "it takes too much memory (it may have 2 GiB)"),
+        (doubled, "it takes too much memory (it may have 2048 MiB)"),
         (&deep("{{ ns.x }}"), "it nests too deeply"),
         (&deep("{{ ns.x|tojson }}"), "it nests too deeply"),
         (&deep(""), "it nests too deeply"),
@@ -343,7 +343,7 @@ fn a_tokenizer_cannot_take_memory() {
         error.rsplit('/').next().unwrap()
     );
     let ends = [
-        "the tokenizer takes too much memory (it may have 2 GiB)",
+        "the tokenizer takes too much memory (it may have 2048 MiB)",
         "(stopped after 10 s)",
     ];
     assert!(ends.iter().any(|end| error.ends_with(end)), "{error}");

@@ -30,8 +30,10 @@ pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     if length <= largest && file.take(largest + 1).read_to_end(&mut bytes)? as u64 <= largest {
         return Ok(bytes);
     }
-    let limit = largest >> 10;
-    Err(io::Error::other(format!("larger than {limit} KiB")))
+    Err(io::Error::other(format!(
+        "larger than {} KiB",
+        largest >> 10
+    )))
 }
 
 /// Opens a file, which must be a regular one if it exists. Opening a pipe could wait forever, and a device may be endless.
@@ -58,8 +60,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let failed = |e: io::Error| ModelError::unwritable(path, e);
     let folder = parent(path);
-    let mut builder = tempfile::Builder::new();
-    let temporary = builder.prefix(TEMPORARY).tempfile_in(folder);
+    let temporary = tempfile::NamedTempFile::with_prefix_in(TEMPORARY, folder);
     let mut temporary = temporary.map_err(failed)?;
     temporary.write_all(bytes).map_err(failed)?;
     temporary.as_file().sync_all().map_err(failed)?;
@@ -108,10 +109,7 @@ pub(crate) fn write_directory_atomically(
     let failed = |e: io::Error| ModelError::unwritable(dir, e);
     let parent = parent(dir);
     // A hidden folder beside the target, removed when this function returns.
-    let temporary = tempfile::Builder::new()
-        .prefix(TEMPORARY)
-        .tempdir_in(parent)
-        .map_err(failed)?;
+    let temporary = tempfile::TempDir::with_prefix_in(TEMPORARY, parent).map_err(failed)?;
     let (new, old) = (temporary.path().join("new"), temporary.path().join("old"));
     fs::create_dir(&new).map_err(failed)?;
     fill(&new).map_err(|e| e.moved(&new, dir))?;

@@ -78,12 +78,6 @@ pub(super) enum SandboxRequest {
 }
 
 impl SandboxRequest {
-    /// Whether it loads a file that later requests use.
-    fn loads(&self) -> bool {
-        use SandboxRequest::{Template, Tokenizer};
-        matches!(self, Tokenizer { .. } | Template)
-    }
-
     /// What an error of the process is about.
     fn subject(&self) -> &'static str {
         match self {
@@ -159,7 +153,8 @@ impl SandboxProcess {
             Ok(bytes_of_reply) => {
                 let reply: SandboxReply<T> =
                     serde_json::from_slice(&bytes_of_reply).expect("written by the same program");
-                if reply.is_ok() && request.loads() {
+                use SandboxRequest::{Template, Tokenizer};
+                if reply.is_ok() && matches!(request, Tokenizer { .. } | Template) {
                     running.loads.push((bytes, bytes_of_reply));
                 }
                 reply.map_err(|(path, problem)| ModelError::file(path.as_ref(), problem))
@@ -217,8 +212,7 @@ impl SandboxChild {
 
     /// Replaces a process that ended by a new one that has loaded the same files.
     fn restart(&mut self, dir: &Path) -> Result<(), SandboxEnd> {
-        let failed =
-            |e| SandboxEnd::Failed(format!("was killed, and a new one does not start: {e}"));
+        let failed = |e| SandboxEnd::Failed(format!("cannot be loaded again: {e}"));
         let mut new = SandboxChild::start(dir).map_err(failed)?;
         for (request, reply) in &self.loads {
             if new.ask(request)? != *reply {
@@ -240,8 +234,7 @@ impl SandboxChild {
             match self.replies.recv_timeout(SLICE) {
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
-                    let limit = MAX_REPLY >> 20;
-                    let reason = format!("makes more than {limit} MiB of it");
+                    let reason = format!("makes more than {} MiB of it", MAX_REPLY >> 20);
                     return Err(SandboxEnd::Failed(reason));
                 }
                 Err(RecvTimeoutError::Timeout) => (),
@@ -267,16 +260,8 @@ impl SandboxChild {
         SandboxEnd::Failed(if status.contains("SIGXCPU") {
             too_long(MAX_CPU_SECONDS)
         } else if output.contains("memory allocation of") {
-            match memory_limit() {
-                MAX_MEMORY => format!(
-                    "takes too much memory (it may have {} GiB)",
-                    MAX_MEMORY >> 30
-                ),
-                limit => format!(
-                    "takes more memory than the system allows this program ({} MiB): raise that limit (ulimit -v)",
-                    limit >> 20
-                ),
-            }
+            let limit = memory_limit() >> 20;
+            format!("takes too much memory (it may have {limit} MiB)")
         } else if output.contains("overflowed its stack") {
             "nests too deeply".to_owned()
         } else {

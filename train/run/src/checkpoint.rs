@@ -162,11 +162,11 @@ fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best
 }
 
 /// Returns the latest undamaged checkpoint of a run, if there is one, and the errors of later ones.
-pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
+pub(crate) fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let folder = directory::checkpoints(run);
     let mut damaged = Vec::new();
     for step in steps(&folder).into_iter().rev() {
-        match Saved::read(&file(&folder, step)) {
+        match Saved::read(run, step) {
             Ok(mut saved) => {
                 let step = saved.header.step;
                 let added = Evaluated::read(&folder).filter(|added| added.step == step);
@@ -182,25 +182,18 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     (None, damaged)
 }
 
-/// Returns the checkpoint of a step.
-///
-/// # Errors
-/// If it is missing or damaged.
-pub(crate) fn of_step(run: &Path, step: usize) -> Result<Saved, CheckpointError> {
-    Saved::read(&file(&directory::checkpoints(run), step))
-}
-
 /// A checkpoint as read from its file.
 #[derive(Debug)]
-pub struct Saved {
+pub(crate) struct Saved {
     path: PathBuf,
-    /// The metadata.
-    pub header: Header,
+    pub(crate) header: Header,
     tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
 }
 
 impl Saved {
-    fn read(path: &Path) -> Result<Saved, CheckpointError> {
+    /// Reads the checkpoint of a step.
+    pub(crate) fn read(run: &Path, step: usize) -> Result<Saved, CheckpointError> {
+        let path = &file(&directory::checkpoints(run), step);
         let damaged = |problem: String| damaged(path, &problem);
         let bytes = read_file(path, MAX_BYTES).map_err(|e| damaged(e.to_string()))?;
         let odd = |e: safetensors::SafeTensorError| damaged(e.to_string());
@@ -226,7 +219,7 @@ impl Saved {
         let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
         let is_ours = version == env!("CARGO_PKG_VERSION");
         let other = || CheckpointError {
-            path: path.to_owned(),
+            path: path.clone(),
             problem: format!(
                 "made by lapwing {version} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that \
                  version, or start a new run from the trained weights (--adapter, or --model if all weights were trained)",
@@ -243,7 +236,7 @@ impl Saved {
         })?;
         let values = |view: &TensorView<'_>| bytemuck::pod_collect_to_vec(view.data());
         Ok(Saved {
-            path: path.to_owned(),
+            path: path.clone(),
             header,
             tensors: views
                 .iter()
@@ -253,10 +246,7 @@ impl Saved {
     }
 
     /// Returns the snapshot for a state of this config and this model, whose parameters have these names.
-    ///
-    /// # Errors
-    /// If the checkpoint is of another config or model.
-    pub fn snapshot<'a>(
+    pub(crate) fn snapshot<'a>(
         mut self,
         config: &Config,
         (name, model): (&str, &str),

@@ -9,7 +9,6 @@ use lapwing_tensor::Gpu;
 use crate::Error;
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
-use crate::checkpoint::{CheckpointError, Saved};
 use crate::config::{Config, ConfigError};
 use crate::learner::Learner;
 use crate::memory;
@@ -344,18 +343,6 @@ impl<L: Learner> State<L> {
         };
         self.learner.capture(&mut snapshot)?;
         Ok(snapshot)
-    }
-
-    /// Returns the snapshot of a checkpoint.
-    ///
-    /// # Errors
-    /// If the checkpoint is of another config or model.
-    pub(crate) fn of_checkpoint(&self, saved: Saved) -> Result<Snapshot, CheckpointError> {
-        let (names, of) = (
-            self.learner.names(),
-            (&*self.model_name, &*self.fingerprint),
-        );
-        saved.snapshot(&self.config, of, names.iter().map(String::as_str))
     }
 
     /// Restores a snapshot of a run with the same config. Training continues as it would have continued there.

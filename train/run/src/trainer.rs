@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::checkpoint::{CheckpointError, Saved};
 use crate::health::HealthChecks;
 use crate::learner::Learner;
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, now};
 use crate::record::{Record, RecordError, Sink};
-use crate::snapshot::Best;
+use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
 use crate::{Config, Error, checkpoint, samples};
 use lapwing_model::remove_temporary;
@@ -71,19 +72,15 @@ pub fn resume<L: Learner>(
         (None, None) => return Ok(run.cut([0, 0])?),
     };
     let bytes = saved.header.bytes;
-    let latest = state.of_checkpoint(saved)?;
+    let latest = snapshot_of(state, saved)?;
     let [last, best] = state.learner.paths(run.path());
     if let Some(lost) = latest.best.filter(|_| !best.exists()) {
-        let saved = checkpoint::of_step(run.path(), lost.step);
-        match saved.and_then(|saved| state.of_checkpoint(saved)) {
-            Ok(snapshot) => {
-                state.restore(&snapshot);
+        match Saved::read(run.path(), lost.step) {
+            Ok(saved) => {
+                state.restore(&snapshot_of(state, saved)?);
                 state.save(&best)?;
             }
-            Err(error) => progress.note(&format!(
-                "{} is missing and cannot be made again: {error}",
-                best.display()
-            )),
+            Err(error) => progress.note(&format!("{} is lost: {error}", best.display())),
         }
     }
     state.restore(&latest);
@@ -96,6 +93,12 @@ pub fn resume<L: Learner>(
     remove_temporary(run.path());
     remove_temporary(&directory::checkpoints(run.path()));
     Ok(())
+}
+
+fn snapshot_of<L: Learner>(state: &State<L>, saved: Saved) -> Result<Snapshot, CheckpointError> {
+    let names = state.learner.names();
+    let of = (&*state.model_name, &*state.fingerprint);
+    saved.snapshot(&state.config, of, names.iter().map(String::as_str))
 }
 
 /// `clean`: whether the run directory has everything that was learned.

@@ -344,9 +344,6 @@ pub(crate) fn write_weights(path: &Path, weights: &[NamedValues]) -> Result<(), 
     write_atomically(path, &bytes)
 }
 
-/// The largest file of weights.
-const MAX_BYTES: u64 = 4 << 30;
-
 /// Reads the weights of these names and shapes, in this order.
 pub(crate) fn read_weights(
     path: &Path,
@@ -356,7 +353,7 @@ pub(crate) fn read_weights(
         path: path.to_owned(),
         problem,
     };
-    let bytes = read_file(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_file(path, 4 << 30).map_err(|error| wrong(error.to_string()))?;
     let unreadable =
         |error: safetensors::SafeTensorError| wrong(format!("not a safetensors file: {error}"));
     let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;

@@ -15,9 +15,6 @@ use sha2::{Digest, Sha256};
 
 use super::completion::ChatReply;
 
-/// The largest file of an answer.
-const MAX_BYTES: u64 = 64 << 20;
-
 /// A directory of answers.
 pub(super) struct ReplyCache {
     dir: PathBuf,
@@ -39,7 +36,7 @@ impl ReplyCache {
     /// Returns the cached answer. The error is an unreadable file, which is overwritten once the answer has arrived.
     pub(super) fn get(&self, url: &str, request: &str) -> Result<Option<ChatReply>, PathBuf> {
         let path = self.path(url, request);
-        match read_file(&path, MAX_BYTES) {
+        match read_file(&path, 64 << 20) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             bytes => match bytes.ok().and_then(|bytes| read(&bytes, request)) {
                 Some(answer) => Ok(Some(answer)),
