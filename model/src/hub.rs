@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,6 @@ use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use ureq::Agent;
-use ureq::config::RedirectAuthHeaders;
 use ureq::http::Response;
 
 use crate::ModelError;
@@ -141,6 +140,10 @@ const MAX_TOKEN_BYTES: u64 = 64 << 10;
 const MAX_ATTEMPTS: u32 = 5;
 /// Pause before the second attempt; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// How long the hub may send nothing before the next attempt.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+/// What a request for it wants, in messages.
+const LIST: &str = "the list of files";
 
 impl Hub {
     /// Returns the settings that Hugging Face's libraries derive from their environment variables:
@@ -186,26 +189,25 @@ impl Hub {
         let mut download = Download {
             hub: self,
             repository,
-            home: self.cache.join(folder),
-            agent: agent(),
+            home: self.cache.join(&folder),
+            locks: self.cache.join(".locks").join(folder),
+            agent: agent(MAX_SILENCE),
             token: None,
+            is_in_cache: false,
         };
         if let Some(commit) = download.known_commit() {
             let missing = download.missing(&commit)?;
             // Not every model has the other files, and a cache that another library filled does not record which ones the
             // repository lacks.
-            let required = |name: &String| name == CONFIG || name.ends_with(".safetensors");
-            let lacking = match self.offline {
-                true => missing.iter().find(|name| required(name)),
-                false => missing.first(),
-            };
-            match lacking {
-                None => {
-                    let dir = download.snapshot(&commit);
-                    return Ok(HubSnapshot { dir, commit });
-                }
-                Some(name) if self.offline => return Err(download.offline(name)),
-                Some(_) => (),
+            let required = |name: &&String| *name == CONFIG || name.ends_with(".safetensors");
+            let lacking = missing.iter().find(required);
+            download.is_in_cache = lacking.is_none();
+            if missing.is_empty() || (self.offline && download.is_in_cache) {
+                let dir = download.snapshot(&commit);
+                return Ok(HubSnapshot { dir, commit });
+            }
+            if let Some(name) = lacking.filter(|_| self.offline) {
+                return Err(download.offline(name));
             }
         }
         if self.offline {
@@ -223,14 +225,24 @@ impl Hub {
     }
 }
 
-fn agent() -> Agent {
+/// Returns a client that fails if the hub sends nothing for this long.
+fn agent(silence: Duration) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        // `get` follows redirects, because ureq would send the token to another port.
+        .max_redirects(0)
         .timeout_connect(Some(Duration::from_secs(20)))
         .timeout_recv_response(Some(Duration::from_secs(60)))
+        .timeout_per_read(Some(silence))
         .user_agent(concat!("lapwing/", env!("CARGO_PKG_VERSION")));
     config.build().into()
+}
+
+/// Returns the scheme, host and port of an address.
+fn origin(address: &str) -> &str {
+    let host = address.find("://").map_or(0, |at| at + 3);
+    let path = address[host..].find(['/', '?', '#']);
+    &address[..path.map_or(address.len(), |at| host + at)]
 }
 
 /// A file of a repository.
@@ -299,8 +311,13 @@ struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
     home: PathBuf,
+    /// Files that are locked during downloads, as by Hugging Face's libraries. They are never removed: a lock on a removed
+    /// file excludes no other process.
+    locks: PathBuf,
     agent: Agent,
     token: Option<String>,
+    /// Whether the cache has all files that a model must have.
+    is_in_cache: bool,
 }
 
 impl Download<'_> {
@@ -392,7 +409,7 @@ impl Download<'_> {
         let (endpoint, id) = (&self.hub.endpoint, &self.repository.id);
         let address = format!("{endpoint}/api/models/{id}/revision/{revision}?blobs=true");
         let mut response = self.get(&address, 0)?;
-        self.check_status(&response, &[200], "the list of files")?;
+        self.check_status(&response, &[200], LIST)?;
         let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES);
         let body = body.read_to_vec().map_err(|e| self.network(e))?;
         let wrong = |found: &str| self.unexpected(found, "the commit and the list of files");
@@ -420,23 +437,25 @@ impl Download<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), ModelError> {
         let blob = self.home.join("blobs").join(&remote.checksum);
-        if !blob.is_file() {
-            let partial = blob.with_extension("incomplete");
-            let failed = |e| ModelError::unwritable(&partial, e);
-            fs::create_dir_all(disk::parent(&partial)).map_err(failed)?;
-            let mut options = OpenOptions::new();
-            let options = options.read(true).write(true).create(true).truncate(false);
-            let mut file = options.open(&partial).map_err(failed)?;
-            // Waits for another process that downloads the same file.
-            file.lock().map_err(failed)?;
-            if !blob.is_file() {
-                self.fill(commit, remote, &mut file, &partial, progress)?;
-                file.sync_all().map_err(failed)?;
-                fs::rename(&partial, &blob).map_err(failed)?;
-            } else {
-                // The other process renamed its file; this one is new and empty.
-                let _ = fs::remove_file(&partial);
-            }
+        let partial = blob.with_extension("incomplete");
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let open = |path: &Path| {
+            let failed = |e| ModelError::unwritable(path, e);
+            fs::create_dir_all(disk::parent(path)).map_err(failed)?;
+            disk::open_regular(path, &options).map_err(failed)
+        };
+        let failed = |e| ModelError::unwritable(&partial, e);
+        // Waits for another process that downloads the same file.
+        let lock = open(&self.locks.join(format!("{}.lock", remote.checksum)))?;
+        lock.lock().map_err(failed)?;
+        // A blob that this snapshot did not use before may be damaged.
+        let is_sound = |mut blob: File| Ok(remote.checksum_of(&mut blob)? == remote.checksum);
+        if !blob.is_file() || !File::open(&blob).and_then(is_sound).map_err(failed)? {
+            let mut file = open(&partial)?;
+            self.fill(commit, remote, &mut file, &partial, progress)?;
+            file.sync_all().map_err(failed)?;
+            fs::rename(&partial, &blob).map_err(failed)?;
         }
         progress(remote.size);
         let path = self.snapshot(commit).join(&remote.name);
@@ -521,16 +540,31 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Requests the bytes of an address from a position on.
+    /// Requests the bytes of an address from a position on, and follows redirects.
     fn get(&self, address: &str, from: u64) -> Result<Response<ureq::Body>, ModelError> {
-        let mut request = self.agent.get(address);
-        if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
+        let mut address = address.to_owned();
+        for _ in 0..10 {
+            let mut request = self.agent.get(&address);
+            // The token is for the hub, not for other servers that it redirects to.
+            let is_of_hub = origin(&address) == origin(&self.hub.endpoint);
+            if let Some(token) = self.token.as_ref().filter(|_| is_of_hub) {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            if from > 0 {
+                request = request.header("Range", format!("bytes={from}-"));
+            }
+            let response = request.call().map_err(|e| self.network(e))?;
+            let target = response.headers().get("location");
+            let target = target.filter(|_| response.status().is_redirection());
+            let Some(target) = target.and_then(|target| target.to_str().ok()) else {
+                return Ok(response);
+            };
+            address = match target.starts_with('/') {
+                true => origin(&address).to_owned() + target,
+                false => target.to_owned(),
+            };
         }
-        if from > 0 {
-            request = request.header("Range", format!("bytes={from}-"));
-        }
-        request.call().map_err(|e| self.network(e))
+        Err(self.network("too many redirects"))
     }
 
     /// Checks the status of a response, and returns the error that an unexpected one stands for.
@@ -555,7 +589,10 @@ impl Download<'_> {
             (401 | 403, "GatedRepo") => self.error(format!(
                 "access is restricted: accept the conditions at {endpoint}/{id}, and set HF_TOKEN to a token of that account"
             )),
-            (401 | 403 | 404, _) => self.error(format!(
+            (401 | 403, _) if wanted != LIST => self.error(format!(
+                "{wanted} may not be read (status {status}): set HF_TOKEN to a token that may read it, or try again later"
+            )),
+            (401 | 403 | 404, _) if wanted == LIST => self.error(format!(
                 "there is no directory of that name, and no repository at {endpoint} that may be read: check the name, or \
                  set HF_TOKEN if it is private"
             )),
@@ -570,9 +607,12 @@ impl Download<'_> {
 
     fn network(&self, reason: impl fmt::Display) -> ModelError {
         let endpoint = &self.hub.endpoint;
+        let hint = match self.is_in_cache {
+            true => "; HF_HUB_OFFLINE=1 uses the files in the cache",
+            false => "",
+        };
         self.error(format!(
-            "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again \
-             (HF_HUB_OFFLINE=1 uses the cache without the network)"
+            "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again{hint}"
         ))
     }
 
@@ -632,6 +672,53 @@ mod tests {
         assert_eq!(own.token_file.unwrap(), Path::new("/t"));
         let cache = hub(&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/c")]).cache;
         assert_eq!(cache, Path::new("/c"));
+    }
+
+    /// A server that sends no more bytes and keeps the connection.
+    #[test]
+    fn a_body_that_stalls_is_requested_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut hub = Hub::from_variables(|_| None);
+        hub.endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut streams = Vec::new();
+            for answer in [
+                "200 X\r\nContent-Length: 10\r\n\r\n0123",
+                "206 X\r\nContent-Length: 6\r\n\r\n456789",
+            ] {
+                let mut stream = listener.accept().unwrap().0;
+                let head = stream.read(&mut [0; 4096]).unwrap();
+                assert!(head > 0);
+                stream
+                    .write_all(format!("HTTP/1.1 {answer}").as_bytes())
+                    .unwrap();
+                streams.push(stream);
+            }
+            streams
+        });
+        let repository = Repository::parse("owner/name").unwrap();
+        let download = Download {
+            hub: &hub,
+            repository: &repository,
+            home: PathBuf::new(),
+            locks: PathBuf::new(),
+            agent: agent(Duration::from_millis(50)),
+            token: None,
+            is_in_cache: false,
+        };
+        let bytes = Sha256::digest(b"0123456789");
+        let remote = RemoteFile {
+            name: "model.safetensors".to_owned(),
+            size: 10,
+            checksum: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            is_large: true,
+        };
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let filled = download.fill("main", &remote, file.as_file_mut(), &path, &mut |_| ());
+        filled.unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"0123456789");
+        server.join().unwrap();
     }
 
     #[test]

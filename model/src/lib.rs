@@ -29,7 +29,8 @@ pub use decoder::{
 };
 pub use error::ModelError;
 pub use files::{
-    CompanionFiles, LoadReport, ModelDirectory, Precision, read_text, write_atomically, write_file,
+    CompanionFiles, LoadReport, ModelDirectory, Precision, open_regular, read_file, read_text,
+    remove_temporary, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};
 pub use hub::{Hub, HubSnapshot, Repository};

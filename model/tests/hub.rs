@@ -28,6 +28,8 @@ struct HubBehaviour {
     lies: bool,
     /// responds to addresses with this part with this status and error code
     refusal: Option<(&'static str, u16, &'static str)>,
+    /// redirects addresses that begin with the first text to the second one and the rest
+    redirect: Option<(&'static str, String)>,
     /// requests: path, first byte, token
     asked: Vec<(String, usize, Option<String>)>,
 }
@@ -147,6 +149,11 @@ fn answer(stream: TcpStream, manner: &Mutex<HubBehaviour>) -> std::io::Result<()
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)
     };
+    if let Some((begin, target)) = &manner.redirect
+        && let Some(rest) = path.strip_prefix(begin)
+    {
+        return send(307, &format!("Location: {target}{rest}\r\n"), b"", 0);
+    }
     match manner.refusal {
         Some((part, status, code)) if path.contains(part) => {
             return send(status, &format!("X-Error-Code: {code}\r\n"), b"", 0);
@@ -382,6 +389,15 @@ fn refusals_are_errors_with_hints() {
             gated
         );
     }
+    // Of a file, only that it is refused is known.
+    for status in [401, 403] {
+        let error = refused("owner/name", ("/resolve/", status, ""));
+        let wanted = format!(
+            "owner/name: config.json may not be read (status {status}): set HF_TOKEN to a token that may read it, or try \
+             again later"
+        );
+        assert_eq!(error, wanted);
+    }
     let broken = refused("owner/name", ("/api/", 503, ""));
     assert!(
         broken.contains("cannot be downloaded from HUB: status 503"),
@@ -397,6 +413,36 @@ fn refusals_are_errors_with_hints() {
     get(&with_token, "owner/name").unwrap();
     let wanted = Some("Bearer hf_secret".to_owned());
     assert!(stub.asked().iter().all(|(.., token)| *token == wanted));
+}
+
+/// Another port is another server.
+#[test]
+fn the_token_follows_no_redirect_to_another_server() {
+    let (stub, other) = (HubStub::of("qwen2"), HubStub::of("qwen2"));
+    let home = tempfile::tempdir().unwrap();
+    let hub = Hub {
+        token: Some("hf_secret".into()),
+        ..stub.hub(home.path())
+    };
+    let redirect = |from, to: &str| stub.with(|m| m.redirect = Some((from, to.to_owned())));
+    let api = "/api/models/owner/name/revision/";
+    redirect("/api/models/owner/name/revision/v1", &format!("{api}main"));
+    get(&hub, "owner/name@v1").unwrap();
+    let wanted = Some("Bearer hf_secret".to_owned());
+    assert!(stub.asked().iter().all(|(.., token)| *token == wanted));
+    let home = tempfile::tempdir().unwrap();
+    let hub = Hub {
+        cache: home.path().to_owned(),
+        ..hub
+    };
+    redirect("/owner/", &format!("{}/owner/", other.address));
+    get(&hub, "owner/name").unwrap();
+    assert!(stub.asked().iter().all(|(.., token)| *token == wanted));
+    let asked = other.asked();
+    assert!(asked.len() > 3 && asked.iter().all(|(.., token)| token.is_none()));
+    redirect("/api/", "/api/");
+    let error = get(&hub, "owner/other").unwrap_err();
+    assert!(error.contains("too many redirects"), "{error}");
 }
 
 #[test]
@@ -486,12 +532,47 @@ fn offline_uses_the_cache_only() {
         offline: false,
         ..hub
     };
+    let named = get(&hub, "owner/name").unwrap_err();
+    let hint = "; HF_HUB_OFFLINE=1 uses the files in the cache";
+    assert!(named.ends_with(hint), "{named}");
     let error = get(&hub, "owner/other").unwrap_err();
     assert!(
         error.starts_with("owner/other: cannot be downloaded from HUB: "),
         "{error}"
     );
-    assert!(error.contains("HF_HUB_OFFLINE=1"), "{error}");
+    assert!(!error.contains("HF_HUB_OFFLINE"), "{error}");
+}
+
+/// A process that waits for a file does not remove it, and half a file of another program is not used.
+#[test]
+fn a_download_waits_for_its_lock_and_checks_its_file() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
+    let hub = stub.hub(home.path());
+    let weights = fs::read(golden("qwen2").join(FILE)).unwrap();
+    let sha256 = hex(&Sha256::digest(&weights));
+    let locks = home.path().join(".locks/models--owner--name");
+    let blobs = home.path().join("models--owner--name/blobs");
+    for folder in [&locks, &blobs] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(blobs.join(&sha256), &weights[..30_000]).unwrap();
+    let lock = locks.join(format!("{sha256}.lock"));
+    let other = fs::File::create(&lock).unwrap();
+    other.lock().unwrap();
+    let asked = || stub.manner.lock().unwrap().asked.len();
+    std::thread::scope(|scope| {
+        let download = scope.spawn(|| get(&hub, "owner/name").unwrap());
+        // The list and every file before the weights.
+        while asked() < 6 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!((asked(), download.is_finished()), (6, false));
+        other.unlock().unwrap();
+        let dir = download.join().unwrap().dir;
+        assert_eq!(fs::read(dir.join(FILE)).unwrap(), weights);
+    });
+    assert!(lock.exists());
 }
 
 /// Concurrent downloads of the same repository share its files.

@@ -32,6 +32,7 @@ fn main() {
         a_cyclic_namespace_ends_its_process_only
         a_tokenizer_cannot_take_memory
         an_ended_sandbox_stays_ended_and_errors_do_not_end_it
+        a_killed_sandbox_is_started_again_once
         a_process_ends_with_its_owner
         a_process_ends_with_a_parent_that_is_killed
         little_address_space_is_enough_or_an_error
@@ -189,7 +190,7 @@ fn a_template_cannot_take_memory_or_stack() {
             "{% for i in range(60) %}{{ 'x'*1000000 }}{% endfor %}",
             "the text is longer than 4 MiB",
         ),
-        (doubled, "it takes too much memory (it may have 2 GiB)"),
+        (doubled, "it takes too much memory (it may have 2048 MiB)"),
         (&deep("{{ ns.x }}"), "it nests too deeply"),
         (&deep("{{ ns.x|tojson }}"), "it nests too deeply"),
         (&deep(""), "it nests too deeply"),
@@ -342,7 +343,7 @@ fn a_tokenizer_cannot_take_memory() {
         error.rsplit('/').next().unwrap()
     );
     let ends = [
-        "the tokenizer takes too much memory (it may have 2 GiB)",
+        "the tokenizer takes too much memory (it may have 2048 MiB)",
         "(stopped after 10 s)",
     ];
     assert!(ends.iter().any(|end| error.ends_with(end)), "{error}");
@@ -408,6 +409,59 @@ fn an_ended_sandbox_stays_ended_and_errors_do_not_end_it() {
     assert!(there.template().is_ok());
 }
 
+/// Kills the sandboxes of this directory, as Linux does if memory is short; returns their number.
+#[cfg(target_os = "linux")]
+fn kill(dir: &Path) -> usize {
+    let started = processes(dir);
+    for id in &started {
+        let mut kill = std::process::Command::new("kill");
+        kill.args(["-9", &id.to_string()]).status().unwrap();
+    }
+    started.len()
+}
+
+#[cfg(target_os = "linux")]
+fn a_killed_sandbox_is_started_again_once() {
+    let copy = GoldenCopy::of("qwen2");
+    let dir = copy.0.path();
+    let config = ModelConfig::read(dir).unwrap();
+    let there = TextFiles::untrusted(dir).unwrap();
+    let (tokenizer, template) = (there.tokenizer(&config).unwrap(), there.template().unwrap());
+    let both = || {
+        let text = template.render(&[Message::user("hello")], true)?;
+        tokenizer.encode(&text)
+    };
+    let before = both().unwrap();
+    assert_eq!(kill(dir), 1);
+    assert_eq!(both().unwrap(), before);
+    assert_eq!(kill(dir), 1);
+    assert_eq!(
+        tokenizer.decode(&[1]).unwrap(),
+        Tokenizer::load(dir, &config).unwrap().decode(&[1]).unwrap()
+    );
+    // Killed during the request, and again during its repetition.
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    fs::write(dir.join("chat_template.jinja"), ENDLESS).unwrap();
+    let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
+    let error = std::thread::scope(|scope| {
+        let rendered = scope.spawn(|| template.render(&[Message::user("later")], true));
+        while !rendered.is_finished() {
+            kill(dir);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        rendered.join().unwrap().unwrap_err().to_string()
+    });
+    let (place, problem) = error.split_once(": ").unwrap();
+    assert_eq!(place, dir.to_str().unwrap());
+    let wanted = "the system killed the sandbox for its tokenizer and template twice (signal: 9 (SIGKILL)), probably because \
+                  memory is short: ";
+    assert!(problem.starts_with(wanted), "{problem}");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn a_killed_sandbox_is_started_again_once() {}
+
 #[cfg(target_os = "linux")]
 fn a_process_ends_with_its_owner() {
     let copy = GoldenCopy::of("qwen2");
@@ -436,6 +490,11 @@ fn a_process_ends_with_its_owner() {
 #[cfg(not(target_os = "linux"))]
 fn a_process_ends_with_its_owner() {}
 
+/// Takes a minute.
+#[cfg(target_os = "linux")]
+const ENDLESS: &str = "{% set s = 'x' * 9999999 %}{% for i in range(9999) %}{% for j in range(9) %}\
+                       {% if s|upper|length %}{% endif %}{% endfor %}{% endfor %}";
+
 /// Renders a template that takes a minute.
 fn spin(dir: &Path) {
     let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
@@ -445,9 +504,7 @@ fn spin(dir: &Path) {
 #[cfg(target_os = "linux")]
 fn a_process_ends_with_a_parent_that_is_killed() {
     let home = tempfile::tempdir().unwrap();
-    let source = "{% set s = 'x' * 9999999 %}{% for i in range(9999) %}{% for j in range(9) %}\
-                  {% if s|upper|length %}{% endif %}{% endfor %}{% endfor %}";
-    fs::write(home.path().join("chat_template.jinja"), source).unwrap();
+    fs::write(home.path().join("chat_template.jinja"), ENDLESS).unwrap();
     let mut parent = std::process::Command::new("/proc/self/exe")
         .arg("spin")
         .arg(home.path())

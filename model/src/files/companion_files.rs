@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
+use super::disk::read_file;
 use super::weight_files::INDEX;
 use crate::{ModelDirectory, ModelError};
 
@@ -26,7 +27,7 @@ impl ModelDirectory {
                 continue;
             }
             let name = path.file_name().expect("an entry has a name").to_owned();
-            let bytes = fs::read(&path).map_err(|e| ModelError::file(&path, e))?;
+            let bytes = read_file(&path, MAX_FILE).map_err(|e| ModelError::file(&path, e))?;
             files.push((name, bytes));
         }
         Ok(CompanionFiles { files })

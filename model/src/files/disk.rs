@@ -1,33 +1,49 @@
-//! Reads text files with a size limit, and writes files and directories atomically.
+//! Reads files with a size limit, and writes files and directories atomically.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use crate::ModelError;
 
-/// Returns the text of a plain file of at most `largest` bytes.
+/// How the names of temporary files and directories begin.
+const TEMPORARY: &str = ".lapwing-";
+
+/// Returns the text of a regular file of at most `largest` bytes.
 ///
 /// # Errors
-/// The file is not a plain file, is larger, or cannot be read. The error names it.
+/// The file is not a regular file, is larger, is not UTF-8, or cannot be read. The error names it.
 pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
-    let file = open(path)?;
-    let mut text = String::new();
-    let read = file.take(largest + 1).read_to_string(&mut text);
-    read.map_err(|e| ModelError::file(path, e))?;
-    if text.len() as u64 > largest {
-        let problem = format!("larger than {} KiB", largest >> 10);
-        return Err(ModelError::file(path, problem));
-    }
-    Ok(text)
+    let wrong = |e: io::Error| ModelError::file(path, e);
+    let bytes = read_file(path, largest).map_err(wrong)?;
+    String::from_utf8(bytes).map_err(|_| ModelError::file(path, "not UTF-8 text"))
 }
 
-/// Opens a plain file. Opening a pipe could wait forever.
-pub(crate) fn open(path: &Path) -> Result<File, ModelError> {
-    let wrong = |e: std::io::Error| ModelError::file(path, e);
-    match fs::metadata(path).map_err(wrong)?.is_file() {
-        true => File::open(path).map_err(wrong),
-        false => Err(ModelError::file(path, "not a file")),
+/// Returns the bytes of a regular file of at most `largest` bytes.
+///
+/// # Errors
+/// The file is not a regular file, is larger, or cannot be read.
+pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path, File::options().read(true))?;
+    let (length, mut bytes) = (file.metadata()?.len(), Vec::new());
+    // Some files of the system have no length, so the bytes count, too.
+    if length <= largest && file.take(largest + 1).read_to_end(&mut bytes)? as u64 <= largest {
+        return Ok(bytes);
+    }
+    Err(io::Error::other(format!(
+        "larger than {} KiB",
+        largest >> 10
+    )))
+}
+
+/// Opens a file, which must be a regular one if it exists. Opening a pipe could wait forever, and a device may be endless.
+///
+/// # Errors
+/// It is a directory, a pipe, a device or a socket, or it cannot be opened.
+pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("not a file")),
+        _ => options.open(path),
     }
 }
 
@@ -42,9 +58,10 @@ pub(crate) fn exists(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be written. An older file then stays.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    let failed = |e: std::io::Error| ModelError::unwritable(path, e);
+    let failed = |e: io::Error| ModelError::unwritable(path, e);
     let folder = parent(path);
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    let temporary = tempfile::NamedTempFile::with_prefix_in(TEMPORARY, folder);
+    let mut temporary = temporary.map_err(failed)?;
     temporary.write_all(bytes).map_err(failed)?;
     temporary.as_file().sync_all().map_err(failed)?;
     #[cfg(unix)]
@@ -89,13 +106,10 @@ pub(crate) fn write_directory_atomically(
     dir: &Path,
     fill: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let failed = |e: std::io::Error| ModelError::unwritable(dir, e);
+    let failed = |e: io::Error| ModelError::unwritable(dir, e);
     let parent = parent(dir);
     // A hidden folder beside the target, removed when this function returns.
-    let temporary = tempfile::Builder::new()
-        .prefix(".lapwing-")
-        .tempdir_in(parent)
-        .map_err(failed)?;
+    let temporary = tempfile::TempDir::with_prefix_in(TEMPORARY, parent).map_err(failed)?;
     let (new, old) = (temporary.path().join("new"), temporary.path().join("old"));
     fs::create_dir(&new).map_err(failed)?;
     fill(&new).map_err(|e| e.moved(&new, dir))?;
@@ -109,6 +123,16 @@ pub(crate) fn write_directory_atomically(
         return Err(failed(e));
     }
     Ok(())
+}
+
+/// Removes the temporary files and directories that killed writers left in a folder. No other process may write there.
+pub fn remove_temporary(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+            // One that cannot be removed does no harm.
+            let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +155,24 @@ mod tests {
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
         assert!(!dir.join("b").exists());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_regular_files_of_bounded_size_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x");
+        fs::write(&path, [7; 3000]).unwrap();
+        assert_eq!(read_file(&path, 3000).unwrap(), [7; 3000]);
+        let refused = |path: &Path| read_file(path, 2048).unwrap_err().to_string();
+        assert_eq!(refused(&path), "larger than 2 KiB");
+        let (pipe, endless) = (home.path().join("pipe"), home.path().join("endless"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        for path in [&pipe, &endless, home.path()] {
+            assert_eq!(refused(path), "not a file");
+            assert!(open_regular(path, File::options().append(true)).is_err());
+        }
     }
 
     #[test]

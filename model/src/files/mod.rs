@@ -12,6 +12,8 @@ mod save_model;
 pub(crate) mod weight_files;
 
 pub use companion_files::CompanionFiles;
-pub use disk::{read_text, write_atomically, write_file};
+pub use disk::{
+    open_regular, read_file, read_text, remove_temporary, write_atomically, write_file,
+};
 pub use model_directory::ModelDirectory;
 pub use precision::{LoadReport, Precision};

@@ -2,6 +2,7 @@
 //! tensor.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
@@ -112,7 +113,8 @@ impl WeightFiles {
     /// Maps a file and returns the tensors of its header.
     fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, StoredTensor>, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
-        let file = disk::open(path)?;
+        let file = disk::open_regular(path, File::options().read(true));
+        let file = file.map_err(|e| wrong(e.to_string()))?;
         let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
         if length < 8 {
             return Err(wrong(format!("{length} bytes are not a safetensors file")));

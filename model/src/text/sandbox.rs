@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::ModelError;
 pub(super) const ARGUMENT: &str = "--lapwing-text-of";
 
 /// Memory limit in bytes. The largest published tokenizers of the supported families take 200 MiB.
-pub(super) const MAX_MEMORY: u64 = 2 << 30;
+const MAX_MEMORY: u64 = 2 << 30;
 /// Processor seconds for a request. Reading a large tokenizer takes one, all others take milliseconds. A busy machine does
 /// not use them up.
 pub(super) const MAX_CPU_SECONDS: u64 = 10;
@@ -93,15 +93,25 @@ pub(super) type SandboxReply<T> = Result<T, (String, String)>;
 /// The process of one directory. Dropping it ends the process.
 pub(super) struct SandboxProcess {
     dir: PathBuf,
-    /// The process, or the file and the reason of its end. It is not started again, because the next request would likely end
-    /// it too.
+    /// The process, or the file and the reason of its end. After a limit it is not started again, because the next request
+    /// would likely hit it too.
     child: Mutex<Result<SandboxChild, (PathBuf, String)>>,
 }
 
 struct SandboxChild {
     child: Child,
     requests: ChildStdin,
-    replies: Receiver<Vec<u8>>,
+    replies: Receiver<io::Result<Vec<u8>>>,
+    /// The requests that load files, with their replies. The next process gets them first.
+    loads: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Why a process ended without a reply.
+enum SandboxEnd {
+    /// It hit a limit or failed; the reason continues a sentence about the file.
+    Failed(String),
+    /// The system killed it, which says nothing about its files: Linux does so first if memory is short.
+    Killed(String),
 }
 
 impl SandboxProcess {
@@ -120,7 +130,8 @@ impl SandboxProcess {
         &self.dir
     }
 
-    /// Sends a request and waits for its reply. `file` is named if the process ends.
+    /// Sends a request and waits for its reply. If the system kills the process, sends it to another one, once. `file` is
+    /// named if the process ends.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         file: &Path,
@@ -132,17 +143,34 @@ impl SandboxProcess {
             Err((file, problem)) => return Err(ModelError::file(file, problem)),
         };
         let bytes = serde_json::to_vec(request).expect("plain values");
-        match running.ask(&bytes) {
-            Ok(reply) => {
+        let reply = match running.ask(&bytes) {
+            Err(SandboxEnd::Killed(_)) => running
+                .restart(&self.dir)
+                .and_then(|()| running.ask(&bytes)),
+            other => other,
+        };
+        match reply {
+            Ok(bytes_of_reply) => {
                 let reply: SandboxReply<T> =
-                    serde_json::from_slice(&reply).expect("written by the same program");
+                    serde_json::from_slice(&bytes_of_reply).expect("written by the same program");
+                use SandboxRequest::{Template, Tokenizer};
+                if reply.is_ok() && matches!(request, Tokenizer { .. } | Template) {
+                    running.loads.push((bytes, bytes_of_reply));
+                }
                 reply.map_err(|(path, problem)| ModelError::file(path.as_ref(), problem))
             }
-            Err(reason) => {
+            Err(SandboxEnd::Failed(reason)) => {
                 let problem = format!("{} {reason}", request.subject());
                 *child = Err((file.to_owned(), problem.clone()));
                 Err(ModelError::file(file, problem))
             }
+            Err(SandboxEnd::Killed(status)) => Err(ModelError::file(
+                &self.dir,
+                format!(
+                    "the system killed the sandbox for its tokenizer and template twice ({status}), probably because memory is \
+                     short: end other programs, raise the memory limit of the container or service, or use a smaller model"
+                ),
+            )),
         }
     }
 }
@@ -164,8 +192,10 @@ impl SandboxChild {
             .name("sandbox replies".to_owned())
             .stack_size(128 << 10)
             .spawn(move || {
-                while let Ok(reply) = read_frame(&mut from, MAX_REPLY) {
-                    if sender.send(reply).is_err() {
+                loop {
+                    let reply = read_frame(&mut from, MAX_REPLY);
+                    let is_last = reply.is_err();
+                    if sender.send(reply).is_err() || is_last {
                         break;
                     }
                 }
@@ -175,50 +205,70 @@ impl SandboxChild {
             child,
             requests,
             replies,
+            loads: Vec::new(),
         };
         listener.map(|_| running)
     }
 
-    /// Returns the reply, or how the process failed.
-    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+    /// Replaces a process that ended by a new one that has loaded the same files.
+    fn restart(&mut self, dir: &Path) -> Result<(), SandboxEnd> {
+        let failed = |e| SandboxEnd::Failed(format!("cannot be loaded again: {e}"));
+        let mut new = SandboxChild::start(dir).map_err(failed)?;
+        for (request, reply) in &self.loads {
+            if new.ask(request)? != *reply {
+                let reason = "has changed on disk while it was in use";
+                return Err(SandboxEnd::Failed(reason.to_owned()));
+            }
+        }
+        new.loads = std::mem::take(&mut self.loads);
+        *self = new;
+        Ok(())
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, SandboxEnd> {
         // If the process has ended, the replies have too.
         let _ = write_frame(&mut self.requests, request);
         // Waiting in slices does not count the time in which this process is stopped or the machine asleep.
         const SLICE: Duration = Duration::from_millis(50);
         for _ in 0..MAX_WAIT.as_millis() / SLICE.as_millis() {
             match self.replies.recv_timeout(SLICE) {
-                Ok(reply) => return Ok(reply),
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
+                    let reason = format!("makes more than {} MiB of it", MAX_REPLY >> 20);
+                    return Err(SandboxEnd::Failed(reason));
+                }
                 Err(RecvTimeoutError::Timeout) => (),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.reason_of_end()),
+                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.end()),
             }
         }
-        Err(too_long(MAX_WAIT.as_secs()))
+        Err(SandboxEnd::Failed(too_long(MAX_WAIT.as_secs())))
     }
 
-    fn reason_of_end(&mut self) -> String {
-        // The replies also end if the process writes one that is too long.
-        let is_alive = self.child.try_wait().is_ok_and(|status| status.is_none());
+    /// Returns why the process ended, after the end of its replies.
+    fn end(&mut self) -> SandboxEnd {
         let _ = self.child.kill();
         let status = self.child.wait();
+        // Such as "signal: 9 (SIGKILL)".
+        let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+        if status.contains("SIGKILL") {
+            return SandboxEnd::Killed(status);
+        }
         let mut output = String::new();
         if let Some(stderr) = self.child.stderr.take() {
             let _ = stderr.take(1 << 16).read_to_string(&mut output);
         }
-        if status.as_ref().is_ok_and(is_out_of_time) {
+        SandboxEnd::Failed(if status.contains("SIGXCPU") {
             too_long(MAX_CPU_SECONDS)
         } else if output.contains("memory allocation of") {
-            let limit = MAX_MEMORY >> 30;
-            format!("takes too much memory (it may have {limit} GiB)")
+            let limit = memory_limit() >> 20;
+            format!("takes too much memory (it may have {limit} MiB)")
         } else if output.contains("overflowed its stack") {
             "nests too deeply".to_owned()
-        } else if is_alive && output.is_empty() {
-            format!("makes more than {} MiB of it", MAX_REPLY >> 20)
         } else {
-            let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
             let last = output.lines().last().unwrap_or_default();
             let colon = if last.is_empty() { "" } else { ": " };
             format!("ends the process that it runs in ({status}{colon}{last})")
-        }
+        })
     }
 }
 
@@ -233,18 +283,13 @@ fn too_long(seconds: u64) -> String {
     format!("does not come to an end (stopped after {seconds} s)")
 }
 
-/// Returns whether the system ended a process for its processor time.
-fn is_out_of_time(status: &ExitStatus) -> bool {
+/// Returns the memory limit of a sandbox in bytes: a lower one of this process applies to it, too.
+pub(super) fn memory_limit() -> u64 {
     #[cfg(unix)]
-    {
-        use std::os::unix::process::ExitStatusExt;
-        status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
-    }
+    let own = rustix::process::getrlimit(rustix::process::Resource::As).maximum;
     #[cfg(not(unix))]
-    {
-        let _ = status;
-        false
-    }
+    let own = None;
+    own.map_or(MAX_MEMORY, |own| MAX_MEMORY.min(own))
 }
 
 /// Returns the path of this program; on Linux one that works even if the file was replaced.

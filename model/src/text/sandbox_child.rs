@@ -74,14 +74,12 @@ fn serve(dir: PathBuf) -> ! {
 fn limit_memory() {
     #[cfg(unix)]
     {
-        use super::sandbox::MAX_MEMORY;
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        for (resource, most) in [(Resource::As, MAX_MEMORY), (Resource::Core, 0)] {
-            let already = getrlimit(resource).maximum;
-            let most = Some(already.map_or(most, |already| already.min(most)));
+        use super::sandbox::memory_limit;
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        for (resource, most) in [(Resource::As, memory_limit()), (Resource::Core, 0)] {
             let limit = Rlimit {
-                current: most,
-                maximum: most,
+                current: Some(most),
+                maximum: Some(most),
             };
             let _ = setrlimit(resource, limit);
         }

@@ -16,8 +16,8 @@ pub struct TextFiles {
 
 impl TextFiles {
     /// Opens files from an untrusted source. They run in one sandboxed process with at most 2 GiB of memory (enforced on
-    /// Linux) and 10 seconds of processor time for each request. If that process ends, the error names the file, and all
-    /// later requests return the same error.
+    /// Linux) and 10 seconds of processor time for each request. If that process hits a limit, the error names the file, and
+    /// all later requests return the same error. If the system kills it, it is started again and the request repeated, once.
     ///
     /// If the program did not call [`run_sandbox_if_requested`](crate::run_sandbox_if_requested), there is no sandbox. The
     /// files then run in this process like [trusted](TextFiles::trusted) ones: the length of texts and the number of steps are

@@ -9,13 +9,16 @@ use crate::out;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
+/// While it is set, the first signal ends the program: there is no work to save, and loading may wait for a network.
+pub static IS_LOADING: AtomicBool = AtomicBool::new(false);
+
 /// The exit status of an interrupted program, as in shells.
 pub const STATUS: u8 = 130;
 
 /// Returns a flag that the first signal sets, after printing what is done about it. The second signal ends the program.
 pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool> {
     ctrlc::set_handler(move || {
-        if ASKED.swap(true, Relaxed) {
+        if IS_LOADING.load(Relaxed) || ASKED.swap(true, Relaxed) {
             end();
         }
         out::print_always(&format!("stopping: {what_is_done}; again to stop at once"));

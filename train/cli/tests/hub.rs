@@ -110,6 +110,31 @@ fn an_unavailable_model_is_named_with_a_hint() {
     assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b", wanted none beside model.dir, which is "b""#);
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_download_that_stalls() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let arguments = ["train", "frozen-lake", "--model", "owner/name"];
+    let mut command = lapwing(home.path(), &arguments);
+    command
+        .env(
+            "HF_ENDPOINT",
+            format!("http://{}", listener.local_addr().unwrap()),
+        )
+        .env("HF_HOME", "hf")
+        .env("HF_HUB_OFFLINE", "0")
+        .stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let _stalled = listener.accept().unwrap();
+    let mut kill = std::process::Command::new("kill");
+    kill.args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!home.path().join("runs").exists());
+}
+
 #[test]
 fn the_environment_sets_the_hub_and_the_token() {
     let home = tempfile::tempdir().unwrap();

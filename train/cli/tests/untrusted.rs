@@ -55,7 +55,7 @@ fn an_untrusted_template_ends_with_an_error() {
                    {% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}";
     assert_eq!(
         with(doubles),
-        "error: model/chat_template.jinja: chat template: it takes too much memory (it may have 2 GiB)\n"
+        "error: model/chat_template.jinja: chat template: it takes too much memory (it may have 2048 MiB)\n"
     );
 }
 
@@ -72,7 +72,7 @@ fn an_untrusted_tokenizer_ends_with_an_error() {
         &["score", "--model", "model", "--text", "aaaaaaaa"],
     );
     let ends = [
-        "the tokenizer takes too much memory (it may have 2 GiB)\n",
+        "the tokenizer takes too much memory (it may have 2048 MiB)\n",
         "the tokenizer does not come to an end (stopped after 10 s)\n",
     ];
     let error = refused(ended);

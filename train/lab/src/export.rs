@@ -54,6 +54,8 @@ pub fn export(run: &Path, format: Format, out: Option<&Path>) -> Result<Vec<Path
     fs::create_dir_all(&folder).map_err(write_error(&folder))?;
     let write = |(name, kind): (&str, &str)| {
         let path = folder.join(name);
+        // Of an earlier export; a pipe in its place would wait for a reader.
+        let _ = fs::remove_file(&path);
         fs::write(&path, csv::metrics(&records, kind)).map_err(write_error(&path))?;
         Ok(path)
     };
@@ -102,6 +104,17 @@ mod tests {
         }
         assert_eq!(names(&path.join("tensorboard")).len(), 1);
         assert!(first[0].parent().unwrap().ends_with("run/tensorboard"));
+
+        // Opening a pipe would wait for its reader.
+        #[cfg(unix)]
+        {
+            let steps = path.join("csv/steps.csv");
+            fs::remove_file(&steps).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(&steps).status();
+            assert!(made.unwrap().success());
+            export(&path, Format::Csv, None).unwrap();
+            assert!(steps.is_file());
+        }
 
         // Other files are kept, and nothing is written beside them.
         let notes = path.join("csv/notes.txt");

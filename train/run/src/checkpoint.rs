@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::{ModelError, write_atomically};
+use lapwing_model::{ModelError, read_file, write_atomically};
 use lapwing_tensor::ParameterState;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ const ENTRY: &str = "lapwing";
 const EVALUATION: &str = "evaluation.json";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 const MEMORY: &str = "memory.";
+/// The largest checkpoint: training all of ten billion weights.
+const MAX_BYTES: u64 = 128 << 30;
 
 /// The metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,7 +131,7 @@ pub(crate) struct Evaluated {
 impl Evaluated {
     /// Reads the file, if it is readable: otherwise the evaluation is repeated.
     fn read(folder: &Path) -> Option<Evaluated> {
-        serde_json::from_slice(&fs::read(folder.join(EVALUATION)).ok()?).ok()
+        serde_json::from_slice(&read_file(&folder.join(EVALUATION), 1 << 20).ok()?).ok()
     }
 }
 
@@ -160,11 +162,11 @@ fn remove_surplus(folder: &Path, config: &Config, last: usize, best: Option<Best
 }
 
 /// Returns the latest undamaged checkpoint of a run, if there is one, and the errors of later ones.
-pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
+pub(crate) fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
     let folder = directory::checkpoints(run);
     let mut damaged = Vec::new();
     for step in steps(&folder).into_iter().rev() {
-        match Saved::read(&file(&folder, step)) {
+        match Saved::read(run, step) {
             Ok(mut saved) => {
                 let step = saved.header.step;
                 let added = Evaluated::read(&folder).filter(|added| added.step == step);
@@ -182,17 +184,18 @@ pub fn latest(run: &Path) -> (Option<Saved>, Vec<CheckpointError>) {
 
 /// A checkpoint as read from its file.
 #[derive(Debug)]
-pub struct Saved {
+pub(crate) struct Saved {
     path: PathBuf,
-    /// The metadata.
-    pub header: Header,
+    pub(crate) header: Header,
     tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
 }
 
 impl Saved {
-    fn read(path: &Path) -> Result<Saved, CheckpointError> {
+    /// Reads the checkpoint of a step.
+    pub(crate) fn read(run: &Path, step: usize) -> Result<Saved, CheckpointError> {
+        let path = &file(&directory::checkpoints(run), step);
         let damaged = |problem: String| damaged(path, &problem);
-        let bytes = fs::read(path).map_err(|e| damaged(e.to_string()))?;
+        let bytes = read_file(path, MAX_BYTES).map_err(|e| damaged(e.to_string()))?;
         let odd = |e: safetensors::SafeTensorError| damaged(e.to_string());
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(odd)?;
         let entry = metadata.metadata().as_ref().and_then(|map| map.get(ENTRY));
@@ -216,7 +219,7 @@ impl Saved {
         let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
         let is_ours = version == env!("CARGO_PKG_VERSION");
         let other = || CheckpointError {
-            path: path.to_owned(),
+            path: path.clone(),
             problem: format!(
                 "made by lapwing {version} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that \
                  version, or start a new run from the trained weights (--adapter, or --model if all weights were trained)",
@@ -233,7 +236,7 @@ impl Saved {
         })?;
         let values = |view: &TensorView<'_>| bytemuck::pod_collect_to_vec(view.data());
         Ok(Saved {
-            path: path.to_owned(),
+            path: path.clone(),
             header,
             tensors: views
                 .iter()
@@ -243,10 +246,7 @@ impl Saved {
     }
 
     /// Returns the snapshot for a state of this config and this model, whose parameters have these names.
-    ///
-    /// # Errors
-    /// If the checkpoint is of another config or model.
-    pub fn snapshot<'a>(
+    pub(crate) fn snapshot<'a>(
         mut self,
         config: &Config,
         (name, model): (&str, &str),

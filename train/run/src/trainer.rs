@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::checkpoint::{CheckpointError, Saved};
 use crate::health::HealthChecks;
 use crate::learner::Learner;
 use crate::record::directory::{self, RunDirectory};
 use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
-use crate::snapshot::Best;
+use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
 use crate::{Config, Error, checkpoint, samples};
-use lapwing_model::write_atomically;
+use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
@@ -48,6 +49,57 @@ pub fn train<L: Learner>(
             false => progress.note("the last save is kept"),
         }
     })
+}
+
+/// Restores the latest readable checkpoint of a run, and removes the records after it. A process that was killed while it
+/// saved may have left no weights, or old ones; they are written again. Its temporary files are removed.
+///
+/// # Errors
+/// If no checkpoint can be read, the latest is of another config or model, or the disk fails.
+pub fn resume<L: Learner>(
+    state: &mut State<L>,
+    run: &mut RunDirectory,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let (saved, damaged) = checkpoint::latest(run.path());
+    let is_latest = damaged.is_empty();
+    for error in &damaged {
+        progress.note(&format!("skipped: {error}"));
+    }
+    let saved = match (saved, damaged.into_iter().next()) {
+        (Some(saved), _) => saved,
+        (None, Some(error)) => return Err(error.into()),
+        // The run stopped before its first checkpoint.
+        (None, None) => return Ok(run.cut([0, 0])?),
+    };
+    let bytes = saved.header.bytes;
+    let latest = snapshot_of(state, saved)?;
+    let [last, best] = state.learner.paths(run.path());
+    if let Some(lost) = latest.best.filter(|_| !best.exists()) {
+        match Saved::read(run.path(), lost.step) {
+            Ok(saved) => {
+                state.restore(&snapshot_of(state, saved)?);
+                state.save(&best)?;
+            }
+            Err(error) => progress.note(&format!("{} is lost: {error}", best.display())),
+        }
+    }
+    state.restore(&latest);
+    run.cut(bytes)?;
+    run.keep_config(&state.config)?;
+    // Beside a damaged checkpoint there may be later weights.
+    if is_latest || !last.exists() {
+        state.save(&last)?;
+    }
+    remove_temporary(run.path());
+    remove_temporary(&directory::checkpoints(run.path()));
+    Ok(())
+}
+
+fn snapshot_of<L: Learner>(state: &State<L>, saved: Saved) -> Result<Snapshot, CheckpointError> {
+    let names = state.learner.names();
+    let of = (&*state.model_name, &*state.fingerprint);
+    saved.snapshot(&state.config, of, names.iter().map(String::as_str))
 }
 
 /// `clean`: whether the run directory has everything that was learned.
@@ -266,6 +318,8 @@ mod tests {
     use super::*;
     use crate::state::RunPurpose;
 
+    const WEIGHTS: &str = "adapter_model.safetensors";
+
     /// Starts or resumes the run in this directory, as the program does.
     fn train_to(steps: usize, dir: &Path) {
         let settings = [
@@ -281,13 +335,7 @@ mod tests {
             false => RunDirectory::create(dir, &state.config).unwrap(),
             true => {
                 let mut run = RunDirectory::open(dir).unwrap();
-                let saved = checkpoint::latest(dir).0.unwrap();
-                let (bytes, names) = (saved.header.bytes, state.learner.names());
-                let of = (&*state.model_name, &*state.fingerprint);
-                let names = names.iter().map(String::as_str);
-                let snapshot = saved.snapshot(&state.config, of, names).unwrap();
-                state.restore(&snapshot);
-                run.cut(bytes).unwrap();
+                resume(&mut state, &mut run, &()).unwrap();
                 run
             }
         };
@@ -311,7 +359,7 @@ mod tests {
     /// Returns everything that a run leaves, except for times.
     fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
         let weights = [directory::adapter(dir), directory::best(dir)];
-        let weights = weights.map(|dir| fs::read(dir.join("adapter_model.safetensors")).unwrap());
+        let weights = weights.map(|dir| fs::read(dir.join(WEIGHTS)).unwrap());
         let mut lines = Vec::new();
         for path in [directory::metrics(dir), directory::episodes(dir)] {
             for line in fs::read_to_string(path).unwrap().lines() {
@@ -322,6 +370,34 @@ mod tests {
             }
         }
         (weights.to_vec(), lines)
+    }
+
+    /// A process that was killed between the two renames of a save, or before them, after its last checkpoint.
+    #[test]
+    fn resuming_makes_lost_and_old_weights_again() {
+        let home = tempfile::tempdir().unwrap();
+        let run = home.path().join("run");
+        train_to(2, &run);
+        let old = fs::read(directory::adapter(&run).join(WEIGHTS)).unwrap();
+        train_to(4, &run);
+        let whole = left(&run);
+        for lost in [directory::adapter(&run), directory::best(&run)] {
+            let aside = run.join(".lapwing-Aa0");
+            fs::create_dir(&aside).unwrap();
+            fs::rename(&lost, aside.join("old")).unwrap();
+            fs::write(directory::checkpoints(&run).join(".lapwing-Bb1"), "half").unwrap();
+            train_to(4, &run);
+            assert!(left(&run) == whole, "{}", lost.display());
+            for folder in [&run, &directory::checkpoints(&run)] {
+                let mut names = fs::read_dir(folder)
+                    .unwrap()
+                    .map(|e| e.unwrap().file_name());
+                assert!(!names.any(|name| name.to_string_lossy().starts_with('.')));
+            }
+        }
+        fs::write(directory::adapter(&run).join(WEIGHTS), old).unwrap();
+        train_to(4, &run);
+        assert!(left(&run) == whole);
     }
 
     /// A run that stopped before its evaluation was recorded, after that, or whose checkpoint was damaged later.

@@ -1,10 +1,9 @@
 //! The models and adapters of an evaluation: the trained one, its initial model, and others to compare with.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use lapwing_model::{Adapter, Model};
+use lapwing_model::{Adapter, Model, read_file};
 use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
@@ -71,8 +70,9 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
         Trained::Model(place) => {
             let files = Files::open(Some(&place))?;
             let own = Files::of(&initial.source()?, hub(), progress)?;
-            let tokens =
-                |files: &Files| fs::read(files.checkpoint.dir().join("tokenizer.json")).ok();
+            let tokens = |files: &Files| {
+                read_file(&files.checkpoint.dir().join("tokenizer.json"), 1 << 28).ok()
+            };
             let shape = |files: &Files| files.checkpoint.config().to_json("");
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
                 let problem =

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lapwing_env::Scenario;
 use lapwing_lab::stats::mean_and_deviation;
+use lapwing_model::{open_regular, read_text};
 use lapwing_play::Episode;
 use lapwing_train::record::metrics::now;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Resul
         length: episode.turns.len(),
     };
     fs::create_dir_all(path.parent().unwrap_or(&path))?;
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = open_regular(&path, OpenOptions::new().create(true).append(true))?;
     // One write, so that the lines of two programs do not mix.
     file.write_all(format!("{}\n", serde_json::to_string(&score)?).as_bytes())
 }
@@ -81,7 +82,7 @@ pub fn keep(scenario: &dyn Scenario, scene: u64, episode: &Episode) -> io::Resul
 /// Returns the scores in this game with the same options; `None` if there are none. Unreadable lines are skipped: a newer
 /// program may have written them.
 pub fn of(scenario: &dyn Scenario) -> Option<HumanScores> {
-    let text = fs::read_to_string(file()?).ok()?;
+    let text = read_text(&file()?, 1 << 30).ok()?;
     let options = scenario.options();
     let lines = text
         .lines()

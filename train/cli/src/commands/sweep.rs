@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use lapwing_lab::report;
 use lapwing_lab::sweep::{Sweep, SweepResults, SweepRun};
-use lapwing_model::write_atomically;
+use lapwing_model::{read_text, write_atomically};
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
@@ -286,7 +286,7 @@ fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
         }
         _ if status.code() == Some(i32::from(interrupt::STATUS)) => "stopped and saved".to_owned(),
         _ => {
-            let text = fs::read_to_string(&job.log).unwrap_or_default();
+            let text = read_text(&job.log, 1 << 30).unwrap_or_default();
             let error = text.lines().rfind(|line| line.starts_with("error"));
             format!("failed ({status}): {}", error.unwrap_or("no error message"))
         }

@@ -11,8 +11,8 @@ use lapwing_lab::report;
 use lapwing_lab::tensorboard::EventFile;
 use lapwing_learn::config::Weights;
 use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::AgentView;
 use lapwing_play::metrics::PlayMetrics;
-use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
@@ -20,7 +20,6 @@ use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
-use lapwing_train::{Error, checkpoint};
 
 use super::eval::NOT_DIVIDED;
 use crate::args::{DeviceArgs, TrainArgs};
@@ -32,6 +31,7 @@ use crate::{describe, folders, out, records};
 
 pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
+    interrupt::IS_LOADING.store(true, Relaxed);
     let config = arguments.config()?;
     // Checked before anything is loaded.
     let resumed = arguments.resume.as_deref().map(RunDirectory::open);
@@ -127,9 +127,10 @@ fn run<L: Learner>(
     terminal: Terminal,
     stop: &AtomicBool,
 ) -> Result<()> {
+    interrupt::IS_LOADING.store(false, Relaxed);
     let mut run = match resumed {
         Some(mut run) => {
-            resume(&mut state, &mut run, &terminal)?;
+            trainer::resume(&mut state, &mut run, &terminal)?;
             run
         }
         // Created last: an error above, or a signal, leaves nothing behind.
@@ -188,30 +189,6 @@ fn run<L: Learner>(
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
     conclude(&state, &records, &place)
-}
-
-/// Restores the latest readable checkpoint, and removes the records after it.
-fn resume<L: Learner>(
-    state: &mut State<L>,
-    run: &mut RunDirectory,
-    terminal: &Terminal,
-) -> Result<(), Error> {
-    let (saved, damaged) = checkpoint::latest(run.path());
-    for error in &damaged {
-        terminal.note(&format!("skipped: {error}"));
-    }
-    let saved = match (saved, damaged.into_iter().next()) {
-        (Some(saved), _) => saved,
-        (None, Some(error)) => return Err(error.into()),
-        // The run stopped before its first checkpoint.
-        (None, None) => return Ok(run.cut([0, 0])?),
-    };
-    let (bytes, names) = (saved.header.bytes, state.learner.names());
-    let of = (&*state.model_name, &*state.fingerprint);
-    let snapshot = saved.snapshot(&state.config, of, names.iter().map(String::as_str))?;
-    state.restore(&snapshot);
-    run.cut(bytes)?;
-    Ok(run.keep_config(&state.config)?)
 }
 
 fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Result<()> {

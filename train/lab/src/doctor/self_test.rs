@@ -1,8 +1,8 @@
 //! The self-test before any training: whether this device, with this driver, computes correct numbers.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use lapwing_model::read_file;
 use lapwing_shaders::Dialect;
 use lapwing_tensor::check::Wrong;
 use lapwing_tensor::{Caps, Gpu, check::checks};
@@ -19,7 +19,8 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
     let (name, success) = saved_success(gpu.caps(), kernel_hash());
     let file = cache.map(|cache| cache.join(name));
     // A damaged file does not count.
-    let is_success = |file| fs::read(file).is_ok_and(|text| text == success.as_bytes());
+    let is_success =
+        |file: &PathBuf| read_file(file, 1 << 20).is_ok_and(|text| text == success.as_bytes());
     if file.as_ref().is_some_and(is_success) {
         return Ok(false);
     }
@@ -77,6 +78,8 @@ fn saved_success(caps: &Caps, kernels: u32) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use lapwing_tensor::GpuOptions;
+
+    use std::fs;
 
     use super::*;
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::open_regular;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -201,7 +202,7 @@ impl ReportRun {
 fn read<T: DeserializeOwned>(path: &Path, notes: &mut Vec<String>) -> Result<Vec<T>, Error> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut found = Vec::new();
-    if File::open(path).is_err() {
+    if open_regular(path, File::options().read(true)).is_err() {
         notes.push(format!("{file_name} is missing or cannot be opened."));
         return Ok(found);
     }

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use lapwing_model::open_regular;
+
 /// Calls `line` with each complete line of a file and its position, without an unfinished last line. Returns the number
 /// of lines for which `line` returns `None`.
 pub(super) fn read_lines(
     path: &Path,
     mut line: impl FnMut(&[u8], u64) -> Option<()>,
 ) -> io::Result<usize> {
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(open_regular(path, File::options().read(true))?);
     let (mut bytes, mut position, mut damaged) = (Vec::new(), 0, 0);
     while file.read_until(b'\n', &mut bytes)? > 0 {
         if bytes.ends_with(b"\n") && line(&bytes, position).is_none() {

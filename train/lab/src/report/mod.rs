@@ -13,6 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use data::{ReportData, ReportRun};
+use lapwing_model::open_regular;
 use lapwing_train::Error;
 use lapwing_train::record::RecordError;
 
@@ -54,7 +55,8 @@ pub fn write(runs: &[PathBuf], out: &Path) -> Result<Vec<String>, Error> {
 fn check_free(out: &Path) -> Result<(), RecordError> {
     let is_ours = || {
         let mut head = Vec::new();
-        let read = File::open(out).and_then(|file| file.take(1024).read_to_end(&mut head));
+        let read = open_regular(out, File::options().read(true));
+        let read = read.and_then(|file| file.take(1024).read_to_end(&mut head));
         read.is_ok() && String::from_utf8_lossy(&head).contains(GENERATOR)
     };
     match out.symlink_metadata() {

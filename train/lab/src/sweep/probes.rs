@@ -44,7 +44,7 @@ pub struct ProbeResult {
 /// Reads the results in a file, by the names of the probes. A missing or incomplete file, or one of an older version, has
 /// none.
 pub(super) fn read(path: &Path) -> BTreeMap<String, ProbeResult> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = lapwing_model::read_text(path, 1 << 24).unwrap_or_default();
     let file: ProbeFile = serde_json::from_str(&text).unwrap_or_default();
     let probes = file.probes.into_iter();
     probes.map(|entry| (entry.probe, entry.players)).collect()

@@ -11,10 +11,9 @@
 //! cells around each cell are gathered into a row.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
-use lapwing_model::{ModelError, write_atomically};
+use lapwing_model::{ModelError, read_file, write_atomically};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Gpu, GpuError, Indices, NamedValues, Parameters, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -354,7 +353,7 @@ pub(crate) fn read_weights(
         path: path.to_owned(),
         problem,
     };
-    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_file(path, 4 << 30).map_err(|error| wrong(error.to_string()))?;
     let unreadable =
         |error: safetensors::SafeTensorError| wrong(format!("not a safetensors file: {error}"));
     let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;

@@ -20,6 +20,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::open_regular;
+
 use super::jsonl::{self, Jsonl};
 use super::{Record, RecordError, Sink, unfit, write_error};
 use crate::Config;
@@ -140,7 +142,7 @@ impl RunDirectory {
     pub fn begin(&mut self, session: &Session) -> Result<(), RecordError> {
         let path = sessions(&self.path);
         let line = serde_json::to_string(session).expect("a session is plain values") + "\n";
-        let file = File::options().create(true).append(true).open(&path);
+        let file = open_regular(&path, File::options().create(true).append(true));
         let written = file.and_then(|mut file| io::Write::write_all(&mut file, line.as_bytes()));
         written.map_err(write_error(&path))
     }
@@ -308,7 +310,7 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
 
 /// Returns whether a process is writing to this directory of a run or a sweep.
 pub fn is_in_use(path: &Path) -> bool {
-    let lock = File::options().write(true).open(path.join(LOCK));
+    let lock = open_regular(&path.join(LOCK), File::options().write(true));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
@@ -365,7 +367,7 @@ pub fn lock(path: &Path) -> Result<File, RecordError> {
     let name = path.join(LOCK);
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
-    let file = options.open(&name).map_err(write_error(&name))?;
+    let file = open_regular(&name, &options).map_err(write_error(&name))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
@@ -528,6 +530,41 @@ mod tests {
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
         assert_eq!(other.records().unwrap(), []);
+    }
+
+    /// Opening a pipe waits for its other end, and a device is read without end.
+    #[cfg(unix)]
+    #[test]
+    fn special_files_are_refused() {
+        use crate::checkpoint;
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        drop(RunDirectory::create(dir.path(), &config()).unwrap());
+        let folder = checkpoints(dir.path());
+        fs::create_dir(&folder).unwrap();
+        symlink("/dev/zero", folder.join("step-000009.safetensors")).unwrap();
+        let (saved, damaged) = checkpoint::latest(dir.path());
+        assert!(saved.is_none());
+        assert_snapshot!(damaged[0].to_string().replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/checkpoints/step-000009.safetensors: the checkpoint is damaged: not a file");
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for file in [
+            metrics(dir.path()),
+            episodes(dir.path()),
+            dir.path().join(LOCK),
+        ] {
+            let kept = dir.path().join("kept");
+            fs::rename(&file, &kept).unwrap();
+            symlink(&pipe, &file).unwrap();
+            assert!(!is_in_use(dir.path()));
+            let error = RunDirectory::open(dir.path()).unwrap_err().to_string();
+            let wanted = format!("cannot write {}: not a file", file.display());
+            assert_eq!(error, wanted);
+            assert!(jsonl::read::<Record>(&pipe).is_err());
+            fs::rename(&kept, &file).unwrap();
+        }
+        RunDirectory::open(dir.path()).unwrap();
     }
 
     #[test]

@@ -3,11 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use super::jsonl::LARGEST;
 use super::{RecordError, unfit, write_error};
 use lapwing_play::sample::KeptEpisode;
-
-/// The maximum number of bytes to read.
-const LARGEST: u64 = 4 << 30;
 
 /// Fails early on a file that [`write()`] would refuse. Changes nothing.
 ///

@@ -1,12 +1,16 @@
 //! Files of records: one JSON object a line, complete or absent.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::{open_regular, read_file};
 use serde::de::DeserializeOwned;
 
 use super::{Record, RecordError, unfit, write_error};
+
+/// The maximum number of bytes to read.
+pub(super) const LARGEST: u64 = 4 << 30;
 
 /// Such a file, open for appending.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ impl Jsonl {
     /// # Errors
     /// If it cannot be created or written.
     pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
-        let file = File::options().create(true).append(true).open(path);
+        let file = open_regular(path, File::options().create(true).append(true));
         Ok(Jsonl {
             path: path.to_owned(),
             file: file.map_err(write_error(path))?,
@@ -87,9 +91,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
         path: path.to_owned(),
         reason,
     };
-    let mut bytes = Vec::new();
-    let opened = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-    opened.map_err(|e| unreadable(e.to_string()))?;
+    let bytes = read_file(path, LARGEST).map_err(|e| unreadable(e.to_string()))?;
     // The incomplete line may end within a character.
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let whole = std::str::from_utf8(&bytes[..end]).map_err(|e| unreadable(e.to_string()))?;

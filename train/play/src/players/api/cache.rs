@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use lapwing_model::read_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -35,7 +36,7 @@ impl ReplyCache {
     /// Returns the cached answer. The error is an unreadable file, which is overwritten once the answer has arrived.
     pub(super) fn get(&self, url: &str, request: &str) -> Result<Option<ChatReply>, PathBuf> {
         let path = self.path(url, request);
-        match fs::read(&path) {
+        match read_file(&path, 64 << 20) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             bytes => match bytes.ok().and_then(|bytes| read(&bytes, request)) {
                 Some(answer) => Ok(Some(answer)),
