@@ -13,6 +13,7 @@ use crate::prompt_writer::{AgentView, PromptWriter};
 const KEPT: usize = 8 << 20;
 
 /// The prompts of one game for one model.
+#[derive(Clone)]
 pub struct Prompts {
     /// writes prompts and parses replies
     pub framing: PromptWriter,
@@ -76,6 +77,23 @@ impl Prompts {
         self.held += size;
         self.known.insert(name, ids.clone());
         Ok(ids)
+    }
+
+    /// Returns the number of tokens of the shortest reply for each action, with the reply; none if any text is an action.
+    ///
+    /// # Errors
+    /// If the tokenizer fails, or has no tokens for a reply.
+    pub fn shortest_replies(&self) -> Result<Vec<(usize, String)>, PlayError> {
+        let count = |(action, reply): (usize, String)| {
+            let ids = self.tokenizer.encode(&reply)?;
+            let written = self.tokenizer.decode(&ids)?;
+            if self.framing.read(written.clone(), false).action != Some(action) {
+                return Err(PlayError::Unwritable { reply, written });
+            }
+            Ok((ids.len(), reply))
+        };
+        let replies = self.framing.shortest_replies().into_iter().enumerate();
+        replies.map(count).collect()
     }
 
     /// The inputs of a prompt.
