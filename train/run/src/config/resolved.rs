@@ -36,7 +36,7 @@ impl fmt::Display for Origin {
             Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
             Origin::Setting => f.write_str("--set"),
-            Origin::Model => f.write_str("for this model, instead of the preset's"),
+            Origin::Model => f.write_str("chosen for this model"),
         }
     }
 }
