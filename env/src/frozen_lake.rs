@@ -278,6 +278,17 @@ impl Game for LakeEpisode {
         self.won && !self.paid
     }
 
+    fn ending(&self, _: usize) -> Option<&'static str> {
+        match self.lake.map.cells[self.player] {
+            LakeCell::Hole => Some("fell into a hole"),
+            LakeCell::Goal if self.won || self.lake.options.exact.is_none() => {
+                Some("reached the goal")
+            }
+            LakeCell::Goal => Some("reached the goal at the wrong step"),
+            LakeCell::Ice | LakeCell::Red => None,
+        }
+    }
+
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         let Lake { map, options, .. } = &*self.lake;
         let plan = self.lake.plan();

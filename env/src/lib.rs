@@ -129,6 +129,12 @@ pub trait Game: Send {
     /// Whether the agent's episode counts as a success in the current state.
     fn succeeded(&self, agent: usize) -> bool;
 
+    /// Returns why the rules ended this agent's episode, in a few words such as "fell into a hole". `None` if it is not
+    /// over, or the reason is not known.
+    fn ending(&self, _agent: usize) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the actions between which the game's scripted player chooses, as ascending indices into
     /// [`Scenario::actions`]; at least one. `None` if the game has no scripted player. The page of the game describes
     /// its strength.

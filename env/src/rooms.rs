@@ -207,6 +207,13 @@ impl Game for RoomsEpisode {
         self.done == (self.options.goal == MissionGoal::Do)
     }
 
+    fn ending(&self, _: usize) -> Option<&'static str> {
+        self.done.then_some(match self.options.goal {
+            MissionGoal::Do => "did the mission",
+            MissionGoal::Avoid => "did what was forbidden",
+        })
+    }
+
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         Some(match self.options.goal {
             MissionGoal::Do => actions_for(self.towards(), self.options.swapped, LEFT_RIGHT),

@@ -122,7 +122,7 @@ impl Scenario for SnakeOptions {
             _ => self.apple_reward,
         };
         let eaten = self.kinds().into_iter().map(SnakeEvent::Ate);
-        let mut rewards = vec![self.reward(SnakeEvent::Died)];
+        let mut rewards = vec![self.reward(SnakeEvent::Died(""))];
         for event in eaten.chain([SnakeEvent::Nothing]) {
             let reward = self.reward(event);
             rewards.extend([reward, reward + rolled]);
@@ -150,6 +150,8 @@ struct SnakeEpisode {
     board: SnakeBoard,
     /// The worth of all food that each agent has eaten.
     scores: Vec<f64>,
+    /// Why each agent died.
+    deaths: Vec<Option<&'static str>>,
     /// Moves of enemies.
     enemies: Stream,
     /// Cells of new food.
@@ -161,6 +163,7 @@ impl SnakeEpisode {
         SnakeEpisode {
             options,
             board,
+            deaths: vec![None; scores.len()],
             scores,
             enemies: Stream::new(luck, "snake enemies"),
             food: Stream::new(luck, "snake things"),
@@ -271,6 +274,9 @@ impl Game for SnakeEpisode {
             let apples = eaters.iter().filter(|&&eater| eater == agent).count();
             let rolled = apples as f64 * self.options.worth(Food::Apple);
             self.scores[agent] += rolled;
+            if let SnakeEvent::Died(reason) = events[agent] {
+                self.deaths[agent] = Some(reason);
+            }
             let reward = self.options.reward(events[agent]) + rolled;
             outcomes[agent] = Outcome { reward, over };
         }
@@ -283,6 +289,11 @@ impl Game for SnakeEpisode {
         let worthwhile = kinds.iter().any(|&food| self.options.worth(food) > 0.0);
         let score = self.scores[agent];
         !self.board.snakes[agent].is_empty() && (score > 0.0 || score == 0.0 && !worthwhile)
+    }
+
+    fn ending(&self, agent: usize) -> Option<&'static str> {
+        let won = || self.over()[agent].then_some("outlived all other snakes");
+        self.deaths[agent].or_else(won)
     }
 
     fn best_actions(&self, agent: usize) -> Option<Vec<usize>> {

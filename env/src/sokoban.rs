@@ -250,6 +250,10 @@ impl Game for SokobanEpisode {
         }
     }
 
+    fn ending(&self, _: usize) -> Option<&'static str> {
+        self.over().then_some("all boxes are on targets")
+    }
+
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         let ways = match self.options.goal {
             BoxGoal::On => self.ways_on(),

@@ -194,6 +194,13 @@ impl Game for TilesEpisode {
         }
     }
 
+    fn ending(&self, _: usize) -> Option<&'static str> {
+        match self.reached() {
+            true => Some("made the tile of the goal"),
+            false => self.board.stuck().then_some("no move is possible"),
+        }
+    }
+
     fn best_actions(&self, _: usize) -> Option<Vec<usize>> {
         let options = &self.options;
         let ways = match options.goal {

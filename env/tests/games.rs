@@ -226,6 +226,9 @@ proptest! {
                     }
                 }
                 over = outcomes.iter().map(|outcome| outcome.over).collect();
+                for (agent, &over) in over.iter().enumerate() {
+                    prop_assert_eq!(game.ending(agent).is_some(), over, "a game tells why it is over");
+                }
             }
         }
     }

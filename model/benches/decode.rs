@@ -75,6 +75,7 @@ fn sampling(criterion: &mut Criterion) {
                         &mut arena,
                         &requests(round),
                         &sampling,
+                        &mut |_, _| true,
                     )
                     .expect("replies")
                 })

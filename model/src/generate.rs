@@ -21,6 +21,8 @@ pub struct GeneratedReply {
 }
 
 /// Continues every prompt. If the arena cannot hold all of them, they are processed in parts, with the same result.
+/// `watch` receives the index of a request and the ids of its reply: none before the first token, then after each token. If
+/// it returns false, the replies are returned as they are.
 ///
 /// # Errors
 /// The arena cannot hold a prompt and its reply, the logits are not numbers, or the device is lost.
@@ -34,10 +36,14 @@ pub fn generate(
     arena: &mut KvArena,
     requests: &[GenerationRequest],
     sampling: &SamplingOptions,
+    watch: &mut dyn FnMut(usize, &[u32]) -> bool,
 ) -> Result<Vec<GeneratedReply>, ModelError> {
     let mut batch = ReplyBatch::new(model, adapter);
     let mut replies = vec![GeneratedReply::default(); requests.len()];
     let mut done = 0;
+    if !(0..requests.len()).all(|request| watch(request, &[])) {
+        return Ok(replies);
+    }
     while done < requests.len() {
         let (count, rows) = fitting(&requests[done..], sampling, arena.most_rows());
         if arena.rows() + rows > arena.most_rows() {
@@ -57,6 +63,9 @@ pub fn generate(
                 reply.log_probs.push(sampled.log_prob);
                 reply.entropies.push(sampled.entropy);
                 reply.stopped = sampled.finish == Some(FinishReason::StopToken);
+                if !watch(sampled.reply as usize, &reply.ids) {
+                    return Ok(replies);
+                }
             }
         }
         done += count;

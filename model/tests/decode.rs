@@ -45,6 +45,7 @@ fn replies(
         &mut KvArena::new(&model, 40, ROWS),
         requests,
         sampling,
+        &mut |_, _| true,
     )
     .unwrap()
 }
@@ -147,7 +148,10 @@ fn every_distinct_prefix_is_computed_once() {
                 ..r.clone()
             })
             .collect();
-        let replies = generate(&model, None, &mut arena, &keyed, &SAMPLING).unwrap();
+        let replies = generate(&model, None, &mut arena, &keyed, &SAMPLING, &mut |_, _| {
+            true
+        })
+        .unwrap();
         for (request, reply) in keyed.iter().zip(&replies) {
             let run = [&request.prompt[..], &reply.ids[..reply.ids.len() - 1]].concat();
             wanted.extend((1..=run.len()).map(|n| run[..n].to_vec()));
@@ -161,10 +165,26 @@ fn a_cleared_arena_computes_anew_and_the_same() {
     let model = load("qwen2");
     let requests = requests(3);
     let mut arena = KvArena::new(&model, 512, ROWS);
-    let first = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
+    let first = generate(
+        &model,
+        None,
+        &mut arena,
+        &requests,
+        &SAMPLING,
+        &mut |_, _| true,
+    )
+    .unwrap();
     let computed = arena.computed();
     arena.clear();
-    let second = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
+    let second = generate(
+        &model,
+        None,
+        &mut arena,
+        &requests,
+        &SAMPLING,
+        &mut |_, _| true,
+    )
+    .unwrap();
     assert_eq!(first, second);
     assert_eq!(arena.computed(), 2 * computed);
 }
@@ -174,7 +194,7 @@ fn an_empty_list_of_requests_is_no_error() {
     let model = load("qwen2");
     let mut arena = KvArena::new(&model, 8, ROWS);
     assert!(
-        generate(&model, None, &mut arena, &[], &SAMPLING)
+        generate(&model, None, &mut arena, &[], &SAMPLING, &mut |_, _| true)
             .unwrap()
             .is_empty()
     );
@@ -182,7 +202,15 @@ fn an_empty_list_of_requests_is_no_error() {
         max_new_tokens: 0,
         ..SAMPLING
     };
-    let replies = generate(&model, None, &mut arena, &requests(2), &silent).unwrap();
+    let replies = generate(
+        &model,
+        None,
+        &mut arena,
+        &requests(2),
+        &silent,
+        &mut |_, _| true,
+    )
+    .unwrap();
     assert!(
         replies
             .iter()
@@ -197,11 +225,27 @@ fn an_arena_that_holds_one_reply_at_a_time_gives_the_same_replies() {
     let (model, adapter, _) = load_adapted("llama");
     let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap();
     let mut arena = KvArena::new(&model, 40, longest + 20 + SPARE_ROWS);
-    let got = generate(&model, Some(&adapter), &mut arena, &requests, &SAMPLING).unwrap();
+    let got = generate(
+        &model,
+        Some(&adapter),
+        &mut arena,
+        &requests,
+        &SAMPLING,
+        &mut |_, _| true,
+    )
+    .unwrap();
     assert_eq!(got, wanted);
     assert!(arena.rows() <= arena.most_rows());
     let mut arena = KvArena::new(&model, 8, longest);
-    let error = generate(&model, None, &mut arena, &requests, &SAMPLING).unwrap_err();
+    let error = generate(
+        &model,
+        None,
+        &mut arena,
+        &requests,
+        &SAMPLING,
+        &mut |_, _| true,
+    )
+    .unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),
         "{error}"

@@ -76,7 +76,15 @@ fn greedy_tokens() {
         };
         let mut arena = KvArena::new(&model, 8, 1024);
         let requests = [request];
-        let replies = generate(&model, None, &mut arena, &requests, &sampling).unwrap();
+        let replies = generate(
+            &model,
+            None,
+            &mut arena,
+            &requests,
+            &sampling,
+            &mut |_, _| true,
+        )
+        .unwrap();
         let got = &replies[0].ids;
         assert_eq!(got.len(), wanted.len(), "{name}");
         // The log-probs of two tokens may be so close that rounding decides, which differs between devices; the text that

@@ -410,6 +410,7 @@ fn logits_that_are_not_numbers_are_an_error() {
             &mut arena,
             std::slice::from_ref(&request),
             &sampling,
+            &mut |_, _| true,
         );
         let error = drawn.unwrap_err().to_string();
         assert!(

@@ -27,7 +27,8 @@ pub(super) type Snake = VecDeque<Cell>;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum SnakeEvent {
     Nothing,
-    Died,
+    /// With the reason.
+    Died(&'static str),
     Ate(Food),
 }
 
@@ -58,20 +59,22 @@ impl SnakeBoard {
             |(snake, way): (&Snake, &Option<usize>)| Some(self.neighbour(*snake.front()?, (*way)?));
         let steps: Vec<Option<Option<Cell>>> = self.snakes.iter().zip(moves).map(step).collect();
         // All deaths are decided before any snake moves.
-        let dies = |step: &Option<Option<Cell>>| match step {
-            None => false,
-            Some(None) => true,
+        let dies = |(who, step): (usize, &Option<Option<Cell>>)| match step {
+            None => None,
+            Some(None) => Some("hit the wall"),
+            Some(Some(cell)) if self.snakes[who].contains(cell) => Some("hit its own body"),
             Some(Some(cell)) => {
-                self.taken(*cell) || steps.iter().filter(|other| *other == step).count() > 1
+                let meets = steps.iter().filter(|other| *other == step).count() > 1;
+                (meets || self.taken(*cell)).then_some("hit another snake")
             }
         };
-        let fates: Vec<bool> = steps.iter().map(dies).collect();
+        let fates: Vec<Option<&str>> = steps.iter().enumerate().map(dies).collect();
         let mut events = vec![SnakeEvent::Nothing; self.snakes.len()];
         for (who, event) in events.iter_mut().enumerate() {
             let body = &mut self.snakes[who];
-            if fates[who] {
+            if let Some(reason) = fates[who] {
                 body.clear();
-                *event = SnakeEvent::Died;
+                *event = SnakeEvent::Died(reason);
             } else if let Some(Some(cell)) = steps[who] {
                 body.push_front(cell);
                 if let Some(place) = self.food.iter().position(|&(at, _)| at == cell) {

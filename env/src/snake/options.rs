@@ -171,7 +171,7 @@ impl SnakeOptions {
         self.step_reward
             + match event {
                 SnakeEvent::Nothing => 0.0,
-                SnakeEvent::Died => self.death_reward,
+                SnakeEvent::Died(_) => self.death_reward,
                 SnakeEvent::Ate(food) => self.worth(food),
             }
     }

@@ -86,7 +86,7 @@ fn rounds_go_as_in_the_golden_game() {
         // The golden game has its own rewards: -1 for a death.
         let reward = |event: &SnakeEvent| match event {
             SnakeEvent::Nothing => 0.0,
-            SnakeEvent::Died => -1.0,
+            SnakeEvent::Died(_) => -1.0,
             SnakeEvent::Ate(Food::Apple) => case.apple_reward,
             SnakeEvent::Ate(_) => case.banana_reward,
         };
@@ -272,13 +272,15 @@ fn agents_that_change_seats_change_nothing_else() {
     }
 }
 
+const OTHER: &str = "hit another snake";
+
 #[test]
 fn an_enemy_that_runs_into_a_standing_agent_dies_alone() {
     for agent in [&[(1, 0)][..], &[(0, 0), (1, 0)][..]] {
         let mut board = board(4, 1, &[agent, &[(2, 0)]]);
         assert_eq!(
             board.advance(&[None, LEFT]),
-            [SnakeEvent::Nothing, SnakeEvent::Died]
+            [SnakeEvent::Nothing, SnakeEvent::Died(OTHER)]
         );
         assert_eq!(board.snakes[0], agent);
         assert_eq!(board.living(), 1);
@@ -291,17 +293,17 @@ fn the_cell_that_a_tail_or_a_head_is_leaving_still_kills() {
     let own_tail = [(1, 0), (1, 1), (0, 1), (0, 0)];
     assert_eq!(
         board(3, 3, &[&own_tail]).advance(&[LEFT]),
-        [SnakeEvent::Died]
+        [SnakeEvent::Died("hit its own body")]
     );
     let mut swap = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
     assert_eq!(
         swap.advance(&[LEFT, Some(3)]),
-        [SnakeEvent::Died, SnakeEvent::Died]
+        [SnakeEvent::Died(OTHER), SnakeEvent::Died(OTHER)]
     );
     let mut chase = board(4, 1, &[&[(2, 0)], &[(1, 0)]]);
     assert_eq!(
         chase.advance(&[LEFT, LEFT]),
-        [SnakeEvent::Died, SnakeEvent::Nothing]
+        [SnakeEvent::Died(OTHER), SnakeEvent::Nothing]
     );
 }
 

@@ -26,6 +26,11 @@ pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool>
     Ok(&ASKED)
 }
 
+/// Whether a signal has set the flag of [`listen`].
+pub fn is_asked() -> bool {
+    ASKED.load(Relaxed)
+}
+
 /// The answer of a training run to the first signal.
 pub const STEP_IS_SAVED: &str = "the current step is finished and saved";
 

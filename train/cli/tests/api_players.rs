@@ -33,13 +33,13 @@ fn by_api(directory: &Path, stub: &Stub, more: &[&str]) -> Ended {
 fn replies_of_an_api_are_cached() {
     let directory = tempfile::tempdir().unwrap();
     let busy = StubResponse::Status(429, "Retry-After: 0\r\n", "busy".to_owned());
-    let stub = Stub::new(&[busy], StubResponse::Says("right", false));
+    let stub = Stub::new(&[busy], StubResponse::Says("<action>right</action>", false));
     let named = ["--player-model", "some-model", "--episodes", "2"];
     let first = by_api(directory.path(), &stub, &named);
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.out.contains("user: "), "{}", first.out);
     assert!(
-        first.out.contains("\n> right\nright: reward"),
+        first.out.contains("\n> <action>right</action>\nright: reward"),
         "{}",
         first.out
     );

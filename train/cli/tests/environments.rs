@@ -1,12 +1,13 @@
 //! External environments.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::{json, lapwing, run, succeeds, with_input};
+use crate::support::{Ended, json, lapwing, run, succeeds, with_input};
 
 const ACTIONS: &str = "game.options.actions=[\"left\",\"right\"]";
 const SMALL: [&str; 8] = [
@@ -63,6 +64,10 @@ fn the_environment_of_the_docs_is_played() {
         "{}",
         played.out
     );
+
+    let note =
+        "the built-in model knows only Frozen Lake and Snake, with replies of one token, and ";
+    assert!(played.err.contains(note), "{}", played.err);
 
     for (seed, word, ending) in [
         ("4", "left", "success, return 1"),
@@ -295,6 +300,55 @@ fn ctrl_c_leaves_no_child() {
         assert_eq!(status.code(), Some(130), "{arguments:?}");
         waited(|| (!is_alive(&pid)).then_some(()));
     }
+}
+
+/// Turns are printed as they are played, and the first signal keeps them.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_game_and_keeps_its_turns() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let game = r#"
+import json, sys
+for line in sys.stdin:
+    session = json.loads(line)["session"]
+    data = {"observation": "P", "reward": 0.0, "done": False}
+    print(json.dumps({"session": session, "type": "observation", "data": data}), flush=True)
+"#;
+    fs::write(home.join("game.py"), game).unwrap();
+    let endless = [
+        "play",
+        "--player",
+        "random",
+        "--set",
+        "game.options.step_limit=1000000",
+    ];
+    let mut program = lapwing(home, &[&endless[..], &DOCS[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("--- turn 3\n") {
+        assert_ne!(out.read_line(&mut text).unwrap(), 0, "{text}");
+    }
+    let id = program.id().to_string();
+    let status = Command::new("kill").args(["-INT", &id]).status();
+    assert!(status.unwrap().success());
+    out.read_to_string(&mut text).unwrap();
+    let ended = Ended::new(home, program.wait_with_output().unwrap());
+    assert_eq!(ended.code, 130, "{}", ended.err);
+    assert!(
+        ended.last().ends_with("stopped: 0 of 1 episodes are over"),
+        "{}",
+        ended.err
+    );
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("stopped after ") && last.ends_with(" turns, return 0"),
+        "{last}"
+    );
 }
 
 /// Whether a process runs. A zombie does not.

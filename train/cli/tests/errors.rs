@@ -1013,6 +1013,11 @@ const PLAYERS: &[Row] = &[
         &["play", "--human", "--game", "exec:no-such-program"],
     ),
     row(
+        "fewer tokens than an action takes",
+        nothing,
+        &["play", "--set", "policy.reply=tags"],
+    ),
+    row(
         "a missing program",
         nothing,
         &[

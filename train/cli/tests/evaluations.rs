@@ -221,6 +221,61 @@ fn probes_separate_instructions_from_habit() {
 }
 
 #[test]
+fn an_episode_ends_with_its_last_board_and_the_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let map = "game.options.map=[\"SF\", \"HG\"]";
+    let scripted = [
+        "play",
+        "--player",
+        "scripted",
+        "--episodes",
+        "2",
+        "--set",
+        map,
+    ];
+    let played = succeeds(home.path(), &scripted);
+    insta::assert_snapshot!(played.out, @r#"
+    === seed 1
+    --- turn 1
+    system: You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
+    Reply with one word: left, down, right, up.
+    user: P _
+    O G
+    > right
+    right: reward 0
+
+    --- turn 2
+    _ P
+    O G
+    > down
+    down: reward 1
+
+    _ _
+    O P
+    over after 2 turns (reached the goal): success, return 1
+    === seed 2
+    --- turn 1
+    system: You walk on a frozen lake. P is you, _ is ice, O is a hole, G is the goal. Reach the goal. A hole ends the game. Each move goes one cell; the edge stops you.
+    Reply with one word: left, down, right, up.
+    user: P _
+    O G
+    > right
+    right: reward 0
+
+    --- turn 2
+    _ P
+    O G
+    > down
+    down: reward 1
+
+    _ _
+    O P
+    over after 2 turns (reached the goal): success, return 1
+    2 episodes: success 1.000, return 1.000
+    "#);
+}
+
+#[test]
 fn scores_of_people_are_recorded_and_shown() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
@@ -238,7 +293,7 @@ fn scores_of_people_are_recorded_and_shown() {
         "{}",
         won.out
     );
-    let ending = "over after 2 turns: success, return 1\n";
+    let ending = "over after 2 turns (reached the goal): success, return 1\n";
     assert!(
         won.out.contains(ending) && !won.out.contains('\u{1b}'),
         "{}",

@@ -62,6 +62,8 @@ pub struct Episode {
     pub success: bool,
     /// `None` while it is in progress
     pub ending: Option<EpisodeEnd>,
+    /// why the rules ended it, if the game tells
+    pub reason: Option<&'static str>,
     /// the observation after the last turn; empty while it is in progress
     pub last: String,
     /// why the game failed the first time, if this is the second attempt

@@ -40,6 +40,17 @@ pub enum PlayError {
         /// What is wrong with it.
         problem: String,
     },
+    /// An action that the model cannot write.
+    #[error(
+        "the model cannot reply {reply:?}: its tokenizer turns that into {written:?}; set another policy.reply (word, tags, \
+         think, plan or json), or use another model"
+    )]
+    Unwritable {
+        /// The shortest reply for the action.
+        reply: String,
+        /// The reply after encoding and decoding.
+        written: String,
+    },
     /// A config section that names no playable game.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -52,7 +63,7 @@ pub enum PlayError {
     /// The terminal of a human player could not be read or written.
     #[error(transparent)]
     Terminal(#[from] std::io::Error),
-    /// A human player left the game.
+    /// The player left the game.
     #[error("left")]
     Left,
 }

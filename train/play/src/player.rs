@@ -47,7 +47,8 @@ pub trait Player {
     /// answer them as a batch.
     ///
     /// # Errors
-    /// If the player cannot answer. An unreadable reply is not an error.
+    /// If the player cannot answer. An unreadable reply is not an error. [`PlayError::Left`] ends play, and the episodes
+    /// stay as they are.
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError>;
 
     /// Receives the observation after the step limit truncated an episode, for players that learn from transitions. No

@@ -13,6 +13,7 @@ use crate::prompt_writer::{AgentView, PromptWriter};
 const KEPT: usize = 8 << 20;
 
 /// The prompts of one game for one model.
+#[derive(Clone)]
 pub struct Prompts {
     /// writes prompts and parses replies
     pub framing: PromptWriter,
@@ -78,6 +79,23 @@ impl Prompts {
         Ok(ids)
     }
 
+    /// Returns the number of tokens of the shortest reply for each action, with the reply; none if any text is an action.
+    ///
+    /// # Errors
+    /// If the tokenizer fails, or has no tokens for a reply.
+    pub fn shortest_replies(&self) -> Result<Vec<(usize, String)>, PlayError> {
+        let count = |(action, reply): (usize, String)| {
+            let ids = self.tokenizer.encode(&reply)?;
+            let written = self.tokenizer.decode(&ids)?;
+            if self.framing.read(written.clone(), false).action != Some(action) {
+                return Err(PlayError::Unwritable { reply, written });
+            }
+            Ok((ids.len(), reply))
+        };
+        let replies = self.framing.shortest_replies().into_iter().enumerate();
+        replies.map(count).collect()
+    }
+
     /// The inputs of a prompt.
     fn name(&self, seen: &AgentView<'_>) -> String {
         let mut name = seen.observation.to_owned();
@@ -93,23 +111,51 @@ impl Prompts {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::ReplyForm;
     use crate::config::PolicyConfig;
+
+    const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
+
+    /// The prompts of the built-in model, with the tokenizer of this directory.
+    fn prompts(reply: ReplyForm, tokenizer: &Path) -> Prompts {
+        let dir = Path::new(BASE);
+        let config = lapwing_model::ModelDirectory::open(dir).unwrap();
+        let lake = lapwing_env::find("frozen-lake").unwrap();
+        let lake = (lake.configure)(&serde_json::json!({})).unwrap();
+        let policy = PolicyConfig {
+            reply,
+            ..PolicyConfig::default()
+        };
+        let framing = PromptWriter::new(&*lake, &policy).unwrap();
+        let tokenizer = Tokenizer::load(tokenizer, config.config()).unwrap();
+        let template = lapwing_model::TextFiles::trusted(dir).template().unwrap();
+        Prompts::new(framing, tokenizer, template)
+    }
+
+    #[test]
+    fn replies_are_as_long_as_the_model_has_to_write_them() {
+        let count = |reply| prompts(reply, BASE.as_ref()).shortest_replies().unwrap();
+        assert_eq!(count(ReplyForm::Word)[0], (1, "left".to_owned()));
+        assert_eq!(count(ReplyForm::Tags)[0].1, "<action>left</action>");
+        assert!(count(ReplyForm::Tags)[0].0 > 5);
+
+        let dir = tempfile::tempdir().unwrap();
+        let json = std::fs::read_to_string(format!("{BASE}/tokenizer.json")).unwrap();
+        let json = json.replacen("\"<\":", "\"nothing\":", 1);
+        std::fs::write(dir.path().join("tokenizer.json"), json).unwrap();
+        let error = prompts(ReplyForm::Tags, dir.path()).shortest_replies();
+        let error = error.unwrap_err().to_string();
+        let wanted = "the model cannot reply \"<action>left</action>\": its tokenizer turns that into \"action>left/action>\"";
+        assert!(error.starts_with(wanted), "{error}");
+    }
 
     /// A long run on a large board has new states all the time.
     #[test]
     fn prompts_are_not_kept_for_ever() {
-        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/base");
-        let config = lapwing_model::ModelDirectory::open(dir.as_ref()).unwrap();
-        let files = lapwing_model::TextFiles::trusted(dir.as_ref());
-        let lake =
-            (lapwing_env::find("frozen-lake").unwrap().configure)(&serde_json::json!({})).unwrap();
-        let (tokenizer, template) = (
-            files.tokenizer(config.config()).unwrap(),
-            files.template().unwrap(),
-        );
-        let framing = PromptWriter::new(&*lake, &PolicyConfig::default()).unwrap();
-        let mut prompts = Prompts::new(framing, tokenizer, template);
+        let mut prompts = prompts(ReplyForm::Tags, BASE.as_ref());
         let (long, mut most, mut seen) = ("_ ".repeat(20_000), 0, 0);
         for number in 0..150 {
             let observation = format!("{number} {long}");

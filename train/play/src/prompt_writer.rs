@@ -177,6 +177,12 @@ impl PromptWriter {
         Ok(messages)
     }
 
+    /// Returns the shortest reply for each action; none if any text is an action.
+    pub(crate) fn shortest_replies(&self) -> Vec<String> {
+        let actions = self.actions.iter().filter(|_| !self.takes_text);
+        actions.map(|action| self.form.say(action)).collect()
+    }
+
     /// Parses a reply. `cut`: the token limit ended it.
     pub fn read(&self, text: String, cut: bool) -> Reply {
         let (action, said) = match self.takes_text {

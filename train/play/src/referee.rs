@@ -41,6 +41,8 @@ impl Referee {
     /// A game that fails ends only its own episodes, and is played again from its start, once. External environments
     /// may fail, and hours of play should not be lost with them.
     ///
+    /// If a player leaves, the episodes so far are returned. Those in progress have no ending.
+    ///
     /// # Errors
     /// If a player fails, or a game fails twice.
     ///
@@ -105,7 +107,15 @@ impl Referee {
                     ..Turn::default()
                 });
             }
-            let replies = ask_all(scenario, &games, &episodes, &living, round, players)?;
+            let replies = match ask_all(scenario, &games, &episodes, &living, round, players) {
+                Err(PlayError::Left) => {
+                    for &e in &living {
+                        episodes[e].turns.pop();
+                    }
+                    return Ok((episodes, failed));
+                }
+                replies => replies?,
+            };
             for (&e, reply) in living.iter().zip(replies) {
                 let turn = episodes[e].turns.last_mut().expect("pushed above");
                 turn.shaping = reply.action.map_or(-self.format_penalty, |_| 0.0);
@@ -163,6 +173,7 @@ impl Referee {
                 false => None,
             };
             if episode.ending.is_some() {
+                episode.reason = game.ending(agent);
                 episode.last = game.observe(agent)?;
             }
         }

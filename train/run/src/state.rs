@@ -9,6 +9,7 @@ use lapwing_tensor::Gpu;
 use crate::Error;
 use crate::base::files::Files;
 use crate::base::fingerprint::fingerprint;
+use crate::base::source::ModelSource;
 use crate::config::{Config, ConfigError};
 use crate::learner::Learner;
 use crate::memory;
@@ -25,6 +26,8 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Referee, Seat};
 
+/// The games whose texts the built-in model was trained on.
+const KNOWN_GAMES: [&str; 2] = ["frozen-lake", "snake"];
 /// Positions in the KV arena at first; it grows.
 const ARENA_ROWS: usize = 4096;
 
@@ -129,6 +132,29 @@ impl State {
             tokenizer,
             template,
         )?;
+
+        for world in &worlds {
+            let replies = world.prompts.shortest_replies()?;
+            let Some((tokens, reply)) = replies.into_iter().max() else {
+                continue;
+            };
+            let found = config.policy.max_new_tokens;
+            if tokens > found {
+                return Err(too_short(found, tokens, &reply).into());
+            }
+            let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
+            if is_fresh && (tokens > 1 || !KNOWN_GAMES.contains(&world.scenario.name())) {
+                progress.note(&format!(
+                    "the built-in model knows only Frozen Lake and Snake, with replies of one token, and {} wants replies such \
+                     as {reply:?} ({}): --model takes a model that can read",
+                    world.name,
+                    match tokens {
+                        1 => "1 token".to_owned(),
+                        _ => format!("{tokens} tokens"),
+                    },
+                ));
+            }
+        }
 
         // The length of prompts is estimated from some scenes, even if fewer are evaluated.
         let count = config.eval.episodes.max(16);
@@ -351,6 +377,18 @@ impl<L: Learner> State<L> {
     /// If the run does not train and plays without an adapter.
     pub fn save(&self, place: &Path) -> Result<(), Error> {
         self.learner.save(&self.config, place)
+    }
+}
+
+/// The error of a reply that cannot be long enough for an action.
+fn too_short(found: usize, tokens: usize, reply: &str) -> ConfigError {
+    ConfigError::Range {
+        key: "policy.max_new_tokens".to_owned(),
+        found: found.to_string(),
+        wanted: format!(
+            "at least {tokens}, because the model needs as many tokens for the reply {reply:?}: --set \
+             policy.max_new_tokens={tokens}"
+        ),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapwing_play::ReplyForm;
 use lapwing_train::base::source::ModelSource;
 use lapwing_train::config::{Origin, PathKind, Resolved};
 use lapwing_train::record::directory::{self, Trained};
@@ -40,10 +39,7 @@ impl ConfigArgs {
     /// Returns the config with these changes, and then the command's own settings, applied.
     pub fn resolve(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let settings = [self.settings()?, own].concat();
-        let mut resolved = Config::resolve(&self.config, &settings)?;
-        let note = built_in_preset(&resolved).filter(|_| replaces_model(&resolved));
-        resolved.notes.extend(note);
-        Ok(resolved)
+        Ok(Config::resolve(&self.config, &settings)?)
     }
 
     /// Does the same, and if the config is that of a run, replaces its model by the trained one.
@@ -134,19 +130,6 @@ fn is_set(resolved: &Resolved, key: &str) -> bool {
 
 fn replaces_model(resolved: &Resolved) -> bool {
     is_set(resolved, "model.dir") || is_set(resolved, "model.repo")
-}
-
-/// Returns a note if the config comes from a preset whose reply format suits only the built-in model.
-pub fn built_in_preset(resolved: &Resolved) -> Option<String> {
-    let Some(Origin::Preset(preset)) = resolved.origins.get("policy.max_new_tokens") else {
-        return None;
-    };
-    (resolved.config.policy.reply == ReplyForm::Word).then(|| {
-        format!(
-            "the preset {preset} is for the built-in model: it has policy.reply = \"word\" and policy.max_new_tokens = {}",
-            resolved.config.policy.max_new_tokens
-        )
-    })
 }
 
 /// Returns the adapter or model of a directory, which may be a run.

@@ -8,7 +8,7 @@ use lapwing_play::config::GameConfig;
 use lapwing_train::config::{MOST_EPISODES, Resolved};
 use lapwing_train::{Config, ConfigError, Error};
 
-use super::changes::{ConfigArgs, TRAINING_ONLY, announced, built_in_preset};
+use super::changes::{ConfigArgs, TRAINING_ONLY, announced};
 use super::values::{WHOLE, whole};
 
 #[derive(Debug, Args)]
@@ -80,6 +80,9 @@ pub struct PlayArgs {
     /// adapter or a run. If omitted, the model plays all sides
     #[arg(long, value_name = "PLAYER", conflicts_with_all = ["player", "human"])]
     pub opponent: Option<String>,
+    /// Take the most likely token each time (eval.temperature = 0)
+    #[arg(long, conflicts_with_all = ["human", "player"])]
+    pub greedy: bool,
     /// Number of episodes, on this seed and the following ones
     #[arg(long, value_name = "N", value_parser = whole(1..=MOST_EPISODES), default_value_t = 1, allow_negative_numbers = true)]
     pub episodes: usize,
@@ -97,9 +100,11 @@ pub struct PlayArgs {
 impl PlayArgs {
     pub fn config(&self) -> Result<Config, Error> {
         let player = self.player.player.as_ref();
+        let greedy = self.greedy.then(|| "eval.temperature=0".to_owned());
+        let own = greedy.into_iter().collect();
         let resolved = match self.human || player.is_some() {
-            true => self.config.resolve(Vec::new())?,
-            false => self.config.resolve_trained(Vec::new())?,
+            true => self.config.resolve(own)?,
+            false => self.config.resolve_trained(own)?,
         };
         let evaluation: &[&str] = &["eval.episodes", "eval.every", "eval.seed"];
         let (unused, command) = match (self.human, player) {
@@ -232,7 +237,7 @@ fn to_play(
     command: &str,
 ) -> Config {
     if let Some(OtherPlayer::OpenAi(_)) = player {
-        resolved.notes.extend(built_in_preset(&resolved));
+        resolved.suit_other_model();
     }
     let unused = [&TRAINING_ONLY[..], unused].concat();
     resolved.notes.extend(request.unused(&unused, command));

@@ -7,7 +7,7 @@ use console::Term;
 use lapwing_env::Scenario;
 use lapwing_play::players::human::{HumanPlayer, help, in_lines};
 use lapwing_play::players::scripted::ScriptedPlayer;
-use lapwing_play::{Episode, PlayError, Player, Referee, Turn};
+use lapwing_play::{Episode, Player, Referee, Turn};
 
 use super::human_scores;
 use super::play::{ending, seat};
@@ -85,36 +85,24 @@ fn in_turns(
     others.resize_with(scenario.agents() - 1, ScriptedPlayer::default);
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
-    let (mut turns, mut total) = (0, 0.0);
     // The person repeats an invalid reply, so it costs nothing.
     let referee = Referee {
         step_limit: limit,
         format_penalty: 0.0,
     };
-    let played = referee.play(scenario, &[seat(seed)], &mut players, &mut |episodes| {
-        (turns, total) = (episodes[0].turns.len(), episodes[0].game_return());
-    });
-    match played {
-        Ok(mut episodes) => {
-            let episode = episodes.swap_remove(0);
-            match screen {
-                Some((screen, term)) => screen.draw(term, &episode.last, &episode.turns)?,
-                None => {
-                    tell(&mut out, &episode.turns)?;
-                    writeln!(out, "\n{}", episode.last)?;
-                }
-            }
-            let ending = ending(episode.success, turns, total);
-            writeln!(out, "{ending}")?;
-            Ok(Some(episode))
+    let episode = referee.play(scenario, &[seat(seed)], &mut players, &mut |_| ())?;
+    let episode = episode.into_iter().next().expect("one for each agent");
+    let is_over = episode.ending.is_some();
+    match screen {
+        _ if !is_over => writeln!(out)?,
+        Some((screen, term)) => screen.draw(term, &episode.last, &episode.turns)?,
+        None => {
+            tell(&mut out, &episode.turns)?;
+            writeln!(out, "\n{}", episode.last)?;
         }
-        Err(PlayError::Left) => {
-            let (turns, total) = (counted(turns, "turn"), rounded(total));
-            writeln!(out, "\nleft after {turns}, return {total}")?;
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
     }
+    writeln!(out, "{}", ending(&episode))?;
+    Ok(is_over.then_some(episode))
 }
 
 /// Writes the reward of the last turn.
@@ -182,18 +170,21 @@ mod tests {
 
         _ _
         O P
-        over after 2 turns: success, return 1
+        over after 2 turns (reached the goal): success, return 1
         ");
     }
 
     #[test]
     fn the_end_of_the_input_ends_the_game() {
-        assert!(played("r\n").ends_with("\nleft after 1 turn, return 0\n"));
-        assert!(played("quit\n").ends_with("\nleft after 0 turns, return 0\n"));
+        assert!(played("r\n").ends_with("\nstopped after 1 turn, return 0\n"));
+        assert!(played("quit\n").ends_with("\nstopped after 0 turns, return 0\n"));
     }
 
     #[test]
     fn the_step_limit_ends_the_game() {
-        assert!(played("l\nl\nl\nr\n").ends_with("over after 3 turns: no success, return 0\n"));
+        assert!(
+            played("l\nl\nl\nr\n")
+                .ends_with("over after 3 turns (step limit): no success, return 0\n")
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! `lapwing generate`: a continuation of a text, a conversation or token ids.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read_ids, read_json};
 use crate::args::{DeviceArgs, GenerateArgs};
+use crate::interrupt::{self, Stopped};
 use crate::out;
 
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
+    interrupt::listen("the text so far is printed")?;
     let files = open(&arguments.model.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(arguments, &files, tokenizer)?;
@@ -44,13 +46,39 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
         key: arguments.seed,
     };
     let (model, adapter) = (&loaded.model, loaded.adapter.as_ref());
-    let mut replies = sample(model, adapter, &mut loaded.arena, &[request], &sampling)?;
+    let is_streamed = !arguments.json && io::stdout().is_terminal();
+    let mut printed = Ok(String::new());
+    let mut watch = |_: usize, ids: &[u32]| {
+        if is_streamed && let Ok(before) = &mut printed {
+            let more = print_new(tokenizer, ids, before);
+            printed = more.map(|()| std::mem::take(before));
+        }
+        printed.is_ok() && !interrupt::is_asked()
+    };
+    let arena = &mut loaded.arena;
+    let mut replies = sample(model, adapter, arena, &[request], &sampling, &mut watch)?;
     let ids = replies.remove(0).ids;
     let text = tokenizer.decode(&ids)?;
     match arguments.json {
         // All new tokens, including the stop token; the text has no special tokens.
         true => writeln!(out::raw(), "{}", json!({ "ids": ids, "text": text }))?,
-        false => out::print(&text)?,
+        false => out::print(text.strip_prefix(&*printed?).unwrap_or(&text))?,
+    }
+    match interrupt::is_asked() {
+        true => Err(Stopped(format!(" after {} tokens", ids.len())).into()),
+        false => Ok(()),
+    }
+}
+
+/// Prints what follows the text that is printed already.
+fn print_new(tokenizer: &Tokenizer, ids: &[u32], printed: &mut String) -> Result<()> {
+    let text = tokenizer.decode(ids)?;
+    // A character that is not complete yet.
+    let text = text.trim_end_matches('\u{fffd}');
+    if let Some(new) = text.strip_prefix(&**printed) {
+        write!(out::shown(), "{new}")?;
+        io::stdout().flush()?;
+        text.clone_into(printed);
     }
     Ok(())
 }

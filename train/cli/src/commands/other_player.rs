@@ -12,7 +12,7 @@ use lapwing_play::{ActionRequest, PlayError, Player, PromptWriter, Reply, ReplyF
 use lapwing_train::{Config, Error};
 
 use crate::args::{DeviceArgs, OtherPlayer, PlayerArgs};
-use crate::folders;
+use crate::{folders, interrupt};
 
 /// A player in place of the model.
 pub enum Substitute {
@@ -84,6 +84,9 @@ impl Substitute {
 
 impl Player for Substitute {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+        if interrupt::is_asked() {
+            return Err(PlayError::Left);
+        }
         let (replies, form) = match self {
             Substitute::Network(network) => return network.greedy_player().act(asks),
             Substitute::Api(api) => return api.act(asks),

@@ -47,6 +47,7 @@ impl Policy {
             policy: self,
             prompts,
             sampling,
+            watch: None,
         }
     }
 }
@@ -56,6 +57,9 @@ pub struct ModelPlayer<'a> {
     policy: &'a mut Policy,
     prompts: &'a mut Prompts,
     sampling: SamplingOptions,
+    /// Receives a request and the ids of its reply: none before the first token, then after each token. If it returns
+    /// false, the player leaves.
+    pub watch: Option<&'a mut (dyn FnMut(&ActionRequest<'_>, &[u32]) -> bool + 'a)>,
 }
 
 impl Player for ModelPlayer<'_> {
@@ -79,7 +83,24 @@ impl Player for ModelPlayer<'_> {
             });
             asked.push(prompt);
         }
-        let drawn = generate(model, adapter.as_ref(), arena, &requests, &self.sampling)?;
+        let mut goes_on = true;
+        let mut watch = |request: usize, ids: &[u32]| {
+            if let Some(watch) = &mut self.watch {
+                goes_on &= watch(&asks[request], ids);
+            }
+            goes_on
+        };
+        let drawn = generate(
+            model,
+            adapter.as_ref(),
+            arena,
+            &requests,
+            &self.sampling,
+            &mut watch,
+        )?;
+        if !goes_on {
+            return Err(PlayError::Left);
+        }
         let reply = |(prompt, drawn): (_, lapwing_model::GeneratedReply)| {
             let text = prompts.tokenizer().decode(&drawn.ids)?;
             let sampled = Some(Sampled {

@@ -252,3 +252,39 @@ fn a_game_that_fails_once_is_played_again() {
     assert_eq!(episodes, whole);
     assert_eq!(Episode::accidents(&episodes), None);
 }
+
+/// A player that leaves before its third turn.
+struct Leaves(usize);
+
+impl Player for Leaves {
+    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
+        self.0 += 1;
+        match self.0 {
+            3 => Err(PlayError::Left),
+            _ => Ok(vec![Reply::default(); asks.len()]),
+        }
+    }
+}
+
+#[test]
+fn what_was_played_is_kept_when_a_player_leaves() {
+    let scenario = Counting {
+        actions: vec!["one".to_owned()],
+        breaks: 0,
+        accidents: AtomicUsize::new(0),
+    };
+    let referee = Referee {
+        step_limit: 4,
+        format_penalty: 1.0,
+    };
+    let seat = Seat {
+        scene: 0,
+        luck: 0,
+        reply: 0,
+    };
+    let played = referee.play(&scenario, &[seat], &mut [&mut Leaves(0)], &mut |_| ());
+    let episodes = played.unwrap();
+    assert_eq!(episodes.iter().map(|e| e.turns.len()).sum::<usize>(), 4);
+    let endings: Vec<_> = episodes.iter().map(|e| e.ending).collect();
+    assert_eq!(endings, [Some(EpisodeEnd::Terminated), None]);
+}

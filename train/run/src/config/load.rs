@@ -60,17 +60,20 @@ impl Config {
             }
             layered.table.insert("name".to_owned(), name);
         }
-        let mut config = read(layered.table).expect("read after each change");
-        check(&config)?;
-        config.model.source()?;
-        config.policy.template_variables()?;
-        config.resolve_game()?;
         let mut resolved = Resolved {
-            config,
+            config: read(layered.table).expect("read after each change"),
             origins: layered.origins,
             notes: Vec::new(),
             run: source.run,
         };
+        if resolved.config.learner.has_language() && resolved.has_large_model() {
+            resolved.suit_other_model();
+        }
+        let config = &mut resolved.config;
+        check(config)?;
+        config.model.source()?;
+        config.policy.template_variables()?;
+        config.resolve_game()?;
         if let Some(file) = source.bare.filter(|_| !is_whole) {
             let of_game =
                 |preset: &&super::Preset| GameName::from(preset.name) == resolved.config.game.name;

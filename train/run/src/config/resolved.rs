@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use lapwing_model::read_text;
+use lapwing_play::ReplyForm;
+
 use super::Config;
+
+/// Room for two sentences and an action in tags.
+const REPLY_TOKENS: usize = 64;
 
 /// The origin of a value that is not the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +25,8 @@ pub enum Origin {
     Written(String),
     /// The command line.
     Setting,
+    /// lapwing, because the preset's value is for the built-in model.
+    Model,
 }
 
 impl fmt::Display for Origin {
@@ -28,6 +36,7 @@ impl fmt::Display for Origin {
             Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
             Origin::Setting => f.write_str("--set"),
+            Origin::Model => f.write_str("chosen for this model"),
         }
     }
 }
@@ -74,6 +83,41 @@ impl Resolved {
             format!("{line}  # {}\n", self.origin(&format!("{section}{key}")))
         };
         self.config.to_toml().lines().map(line).collect()
+    }
+
+    /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
+    /// preset's one word of one token. Does nothing if the user set either.
+    pub fn suit_other_model(&mut self) {
+        let preset = |key| match self.origins.get(key) {
+            Some(Origin::Preset(name)) => Some(name.clone()),
+            _ => None,
+        };
+        let keys = ["policy.reply", "policy.max_new_tokens"];
+        let policy = &mut self.config.policy;
+        let [Some(name), Some(_)] = keys.map(preset) else {
+            return;
+        };
+        if policy.reply != ReplyForm::Word {
+            return;
+        }
+        (policy.reply, policy.max_new_tokens) = (ReplyForm::Tags, REPLY_TOKENS);
+        self.origins
+            .extend(keys.map(|key| (key.to_owned(), Origin::Model)));
+        self.notes.push(format!(
+            "the preset {name} is for the built-in model; another model gets policy.reply = \"tags\" and policy.max_new_tokens \
+             = {REPLY_TOKENS} instead (--set of either keeps the preset's other value)"
+        ));
+    }
+
+    /// Whether the model is certainly not made as the built-in one: by `lapwing pretrain`, which makes small vocabularies.
+    pub(super) fn has_large_model(&self) -> bool {
+        let large = |dir: &PathBuf| {
+            let config = read_text(&dir.join("config.json"), 1 << 20).ok()?;
+            let config: serde_json::Value = serde_json::from_str(&config).ok()?;
+            Some(config["vocab_size"].as_u64()? >= 1024)
+        };
+        let model = &self.config.model;
+        model.repo.is_some() || model.dir.as_ref().and_then(large) == Some(true)
     }
 
     /// Returns the origin of a value, as a line.

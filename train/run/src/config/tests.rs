@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{Config, PRESETS, Resolved};
 use crate::base::source::ModelSource;
+use lapwing_play::ReplyForm;
 
 fn load(request: &str, settings: &[&str]) -> Result<Config, super::ConfigError> {
     let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
@@ -723,5 +724,41 @@ fn values_that_no_network_could_mean_are_refused() {
     ] {
         let told = error(&[setting]);
         assert!(told.contains(wanted), "{setting}: {told}");
+    }
+}
+
+/// The presets are for the built-in model, which replies with one token.
+#[test]
+fn a_model_of_the_user_gets_a_reply_that_fits() {
+    let dir = tempfile::tempdir().unwrap();
+    let resolve = |vocab: usize, more: &[&str]| {
+        let config = format!("{{\"vocab_size\": {vocab}}}");
+        std::fs::write(dir.path().join("config.json"), config).unwrap();
+        let model = format!("model.dir={:?}", dir.path());
+        let settings = more.iter().copied().chain([&*model]).map(str::to_owned);
+        let resolved = Config::resolve("frozen-lake", &settings.collect::<Vec<_>>()).unwrap();
+        let policy = &resolved.config.policy;
+        let reply = (policy.reply, policy.max_new_tokens);
+        (reply, resolved.notes.join("\n"), resolved.to_toml())
+    };
+    let (reply, notes, text) = resolve(49152, &[]);
+    assert_eq!(reply, (ReplyForm::Tags, 64));
+    assert_eq!(
+        notes,
+        "the preset frozen-lake is for the built-in model; another model gets policy.reply = \"tags\" and \
+         policy.max_new_tokens = 64 instead (--set of either keeps the preset's other value)"
+    );
+    assert!(
+        text.contains("reply = \"tags\"  # chosen for this model\n"),
+        "{text}"
+    );
+    // The user decided, or `lapwing pretrain` made the model.
+    for (vocab, more, wanted) in [
+        (49152, &["policy.reply=word"][..], (ReplyForm::Word, 1)),
+        (49152, &["policy.max_new_tokens=5"], (ReplyForm::Word, 5)),
+        (446, &[], (ReplyForm::Word, 1)),
+    ] {
+        let (reply, notes, _) = resolve(vocab, more);
+        assert_eq!((reply, &*notes), (wanted, ""), "{vocab} {more:?}");
     }
 }
