@@ -68,10 +68,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
         Command::Config(config) => commands::config::show(config),
-        Command::Games => commands::games::list(),
-        Command::Devices => commands::devices::list(device),
+        Command::Games(games) => commands::games::list(games),
+        Command::Devices { json } => commands::devices::list(device, *json),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man { command } => commands::shell::manual(command.as_deref()),
+        Command::Help { topic } => commands::shell::help(topic.as_deref()),
     }
 }
 
@@ -117,8 +118,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io_errors.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Returns options and commands that help with this error.
-fn hint(error: &anyhow::Error) -> &'static str {
+/// Returns the causes in an error: of a run, of a model, of a device.
+fn causes(error: &anyhow::Error) -> (Option<&Error>, Option<&ModelError>, Option<&GpuError>) {
     let in_run = error.downcast_ref::<Error>();
     let model = match in_run {
         Some(Error::Model(error)) => Some(error),
@@ -128,7 +129,12 @@ fn hint(error: &anyhow::Error) -> &'static str {
         (Some(Error::Gpu(error)), _) | (_, Some(ModelError::Gpu(error))) => Some(error),
         _ => error.downcast_ref(),
     };
-    match (in_run, model, gpu) {
+    (in_run, model, gpu)
+}
+
+/// Returns options and commands that help with this error.
+fn hint(error: &anyhow::Error) -> &'static str {
+    match causes(error) {
         (Some(Error::WrongNumbers { .. }), ..) => {
             " (--device N selects another device; `lapwing doctor` tests them)"
         }
@@ -145,10 +151,11 @@ fn hint(error: &anyhow::Error) -> &'static str {
 
 /// Whether the command line is at fault. clap uses the same exit status for its errors.
 fn is_usage(error: &anyhow::Error) -> bool {
+    let (in_run, _, gpu) = causes(error);
     // `Error` is transparent: the config error in it is no link of the chain.
-    let config = match error.downcast_ref::<Error>() {
+    let config = match in_run {
         Some(Error::Config(error)) => Some(error),
         _ => error.downcast_ref(),
     };
-    config.is_some_and(ConfigError::is_usage)
+    matches!(gpu, Some(GpuError::NoSuchDevice { .. })) || config.is_some_and(ConfigError::is_usage)
 }

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod reference;
 mod request;
 mod resolved;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::base::source::ModelSource;
 
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
+pub use reference::{explain, keys};
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 

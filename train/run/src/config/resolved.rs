@@ -1,10 +1,15 @@
 //! A config with the origins of its values and notes for the user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use super::Config;
+use lapwing_env::GameOption;
+use lapwing_play::config::GameConfig;
+use toml::Table;
+
+use super::load::find;
+use super::{Config, reference, unused};
 
 /// The origin of a value that is not the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +51,26 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Returns the config as TOML, with a comment on the origin of each value.
+    /// Returns the sections that have an effect as TOML. A comment beside each value has its origin, its default if that
+    /// differs, and whether it has no effect.
     pub fn to_toml(&self) -> String {
+        let idle = unused::keys(&self.config);
+        let is_idle = |(section, key): &(&str, &GameOption)| {
+            idle.contains(&reference::dotted(section, key.name))
+        };
+        let in_effect = reference::keys().into_iter().filter(|key| !is_idle(key));
+        let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
+        let is_shown = |part: &&str| match part.split_once('\n') {
+            Some((heading, _)) if heading.starts_with('[') => {
+                let name = heading.trim_matches(['[', ']']).split('.').next();
+                in_effect.contains(name.unwrap_or_default())
+            }
+            // The heading of an empty table.
+            None => !part.starts_with('['),
+            _ => true,
+        };
+        let (mut defaults, all) = (self.defaults(), self.config.to_toml());
+        let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
         let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
             // A list of tables is one value.
@@ -67,13 +90,33 @@ impl Resolved {
             }
             // A text of several lines gets no comment, because the comment would become part of it.
             let whole: Option<toml::Table> = line.parse().ok();
-            let key = whole.as_ref().and_then(|table| table.keys().next());
-            let Some(key) = key else {
+            let Some((key, value)) = whole.and_then(|table| table.into_iter().next()) else {
                 return format!("{line}\n");
             };
-            format!("{line}  # {}\n", self.origin(&format!("{section}{key}")))
+            let key = format!("{section}{key}");
+            let mut comment = self.origin(&key);
+            let default = find(&mut defaults, &key).filter(|default| **default != value);
+            if let Some(default) = default.filter(|_| self.origins.contains_key(&key)) {
+                comment += &format!(" (default {default})");
+            }
+            if idle.contains(&key) {
+                comment += ", no effect";
+            }
+            format!("{line}  # {comment}\n")
         };
-        self.config.to_toml().lines().map(line).collect()
+        parts.join("\n\n").lines().map(line).collect()
+    }
+
+    /// Returns the defaults, with the options of this game. The name has none: it is that of the preset or file.
+    fn defaults(&self) -> Table {
+        let mut config = Config::default();
+        config.game.name = self.config.game.name.clone();
+        if let Ok(scenario) = config.game.scenario() {
+            config.game = GameConfig::of(&*scenario);
+        }
+        let mut defaults = Table::try_from(config).expect("plain values");
+        defaults.remove("name");
+        defaults
     }
 
     /// Returns the origin of a value, as a line.
