@@ -67,8 +67,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
-        Command::Config(config) => commands::config::show(config),
-        Command::Games(games) => commands::games::list(games),
+        Command::Config {
+            config,
+            explain,
+            json,
+        } => commands::config::show(config, explain.as_deref(), *json),
+        Command::Games { name, json } => commands::games::list(name.as_deref(), *json),
         Command::Devices { json } => commands::devices::list(device, *json),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man { command } => commands::shell::manual(command.as_deref()),
@@ -118,8 +122,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io_errors.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Returns the causes in an error: of a run, of a model, of a device.
-fn causes(error: &anyhow::Error) -> (Option<&Error>, Option<&ModelError>, Option<&GpuError>) {
+/// Returns options and commands that help with this error.
+fn hint(error: &anyhow::Error) -> &'static str {
     let in_run = error.downcast_ref::<Error>();
     let model = match in_run {
         Some(Error::Model(error)) => Some(error),
@@ -129,12 +133,7 @@ fn causes(error: &anyhow::Error) -> (Option<&Error>, Option<&ModelError>, Option
         (Some(Error::Gpu(error)), _) | (_, Some(ModelError::Gpu(error))) => Some(error),
         _ => error.downcast_ref(),
     };
-    (in_run, model, gpu)
-}
-
-/// Returns options and commands that help with this error.
-fn hint(error: &anyhow::Error) -> &'static str {
-    match causes(error) {
+    match (in_run, model, gpu) {
         (Some(Error::WrongNumbers { .. }), ..) => {
             " (--device N selects another device; `lapwing doctor` tests them)"
         }
@@ -151,11 +150,11 @@ fn hint(error: &anyhow::Error) -> &'static str {
 
 /// Whether the command line is at fault. clap uses the same exit status for its errors.
 fn is_usage(error: &anyhow::Error) -> bool {
-    let (in_run, _, gpu) = causes(error);
     // `Error` is transparent: the config error in it is no link of the chain.
-    let config = match in_run {
+    let config = match error.downcast_ref::<Error>() {
         Some(Error::Config(error)) => Some(error),
         _ => error.downcast_ref(),
     };
-    matches!(gpu, Some(GpuError::NoSuchDevice { .. })) || config.is_some_and(ConfigError::is_usage)
+    let is_device = matches!(error.downcast_ref(), Some(GpuError::NoSuchDevice { .. }));
+    is_device || config.is_some_and(ConfigError::is_usage)
 }

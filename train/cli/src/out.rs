@@ -87,12 +87,6 @@ pub fn raw() -> StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Prints a line of JSON for programs.
-pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    writeln!(raw(), "{}", serde_json::to_string(value)?)?;
-    Ok(())
-}
-
 /// Prints a generated text: unchanged to a pipe or file, with control characters escaped on a terminal.
 pub fn print(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {

@@ -25,8 +25,10 @@ use values::{SHARE, TOKENS, WHOLE, number, whole};
     max_term_width = 100,
     disable_help_subcommand = true,
     mut_subcommands = with_examples,
-    after_help = "`lapwing help COMMAND` and `lapwing COMMAND --help` print the options of a command, with examples.\n\
-                  `lapwing help TOPIC` prints a page of the documentation; `lapwing help` lists the pages."
+    after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
+        documentation: commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
+        libraries, models, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
+        snake, sokoban, rooms, 2048"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -93,9 +95,26 @@ pub enum Command {
     /// Export the metrics of a run as CSV or TensorBoard files
     Export(ExportArgs),
     /// Print every config value and its origin, or explain a key
-    Config(ShowArgs),
+    Config {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Explain a key such as train.lr, or all keys of a section: meaning, values, default. game.options has the
+        /// options of the config's game
+        #[arg(long, value_name = "KEY|SECTION")]
+        explain: Option<String>,
+        /// Print JSON: an object with `config` and `origins`, or a list of the explained keys
+        #[arg(long)]
+        json: bool,
+    },
     /// List the games and their options
-    Games(GamesArgs),
+    Games {
+        /// Describe only this game or variant
+        #[arg(value_name = "GAME")]
+        name: Option<String>,
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
     /// List the devices and mark the default one
     #[command(alias = "adapters")]
     Devices {
@@ -115,51 +134,23 @@ pub enum Command {
     },
     /// Print the help of a command, or a page of the documentation
     Help {
-        /// A command or a page, such as configuration. If omitted, print the general help and list the pages
+        /// A command or a page, such as configuration
         topic: Option<String>,
     },
 }
 
 /// Adds the examples in `docs/commands.md` to the help of a command.
 fn with_examples(command: clap::Command) -> clap::Command {
-    let name = format!("lapwing {}", command.get_name());
+    let name = format!("lapwing {} ", command.get_name());
     let lines = include_str!("../../../../docs/commands.md").lines();
-    let examples = lines.filter(|line| {
-        let rest = line.strip_prefix(&name);
-        rest.is_some_and(|rest| rest.starts_with(' ') && !rest.ends_with('\\'))
-    });
+    let examples = lines.filter(|line| line.starts_with(&name) && !line.ends_with('\\'));
     let example = |line: &str| {
         let (command, effect) = line.split_once(" # ").unwrap_or((line, ""));
         format!("\n  {}\n      {effect}", command.trim_end())
     };
     let examples: String = examples.map(example).collect();
-    let more = command
-        .get_after_help()
-        .map_or(String::new(), |more| format!("\n\n{more}"));
-    command.after_help(format!("Examples:{examples}{more}"))
-}
-
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Explain a key such as train.lr, or all keys of a section: meaning, values, default. game.options has the options of
-    /// the config's game
-    #[arg(long, value_name = "KEY|SECTION")]
-    pub explain: Option<String>,
-    /// Print JSON: an object with `config` and `origins`, or a list of the explained keys
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct GamesArgs {
-    /// Describe only this game or variant
-    #[arg(value_name = "GAME")]
-    pub name: Option<String>,
-    /// Print a JSON list
-    #[arg(long)]
-    pub json: bool,
+    let more = command.get_after_help().cloned().unwrap_or_default();
+    command.after_help(format!("Examples:{examples}\n\n{more}"))
 }
 
 #[derive(Debug, Args)]

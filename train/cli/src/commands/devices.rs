@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use indicatif::BinaryBytes;
 use lapwing_tensor::{Caps, Gpu, GpuError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::DeviceArgs;
 use crate::out;
@@ -26,7 +26,8 @@ pub fn list(selected: DeviceArgs, is_json: bool) -> Result<()> {
             let used = used == Some(index);
             json!({ "index": index, "used": used, "lacks": caps.lacks, "device": caps })
         });
-        return out::json(&devices.collect::<Vec<_>>());
+        writeln!(out::raw(), "{}", Value::from_iter(devices))?;
+        return Ok(());
     }
     let mut out = out::shown();
     for (index, caps) in found.iter().enumerate() {

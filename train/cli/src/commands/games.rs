@@ -7,32 +7,25 @@ use lapwing_env::{GAMES, GameOption, Kind};
 use lapwing_train::ConfigError;
 use serde_json::{Value, json};
 
-use crate::{args, out};
+use crate::out;
 
 /// Prints all games, or one game or variant.
-pub fn list(arguments: &args::GamesArgs) -> Result<()> {
-    let mut games: Vec<_> = GAMES.iter().map(|kind| (kind, json!({}))).collect();
-    if let Some(name) = &arguments.name {
-        games = vec![lapwing_env::find_variant(name).map_err(ConfigError::from)?];
-    }
-    if arguments.json {
-        let games = games.iter().map(|(kind, options)| listed(kind, options));
-        return out::json(&games.collect::<Result<Vec<_>>>()?);
+pub fn list(name: Option<&str>, is_json: bool) -> Result<()> {
+    let found = match name {
+        None => GAMES.iter().map(|kind| (kind, json!({}))).collect(),
+        Some(name) => vec![lapwing_env::find_variant(name).map_err(ConfigError::from)?],
+    };
+    let games = found
+        .iter()
+        .map(|(kind, options)| listed(kind, options, name));
+    let games = games.collect::<Result<Vec<_>>>()?;
+    if is_json {
+        writeln!(out::raw(), "{}", Value::from(games))?;
+        return Ok(());
     }
     let mut out = out::shown();
-    for (kind, options) in games {
-        if let Some(variant) = kind
-            .variants
-            .iter()
-            .find(|v| Some(v.name) == arguments.name.as_deref())
-        {
-            writeln!(
-                out,
-                "{}: {}; a variant of {}\n",
-                variant.name, variant.summary, kind.name
-            )?;
-        }
-        describe(kind, &options, &mut out)?;
+    for game in games {
+        describe(&game, &mut out)?;
     }
     writeln!(
         out,
@@ -41,41 +34,34 @@ pub fn list(arguments: &args::GamesArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the options of a game, each with its value if these are given.
-fn in_force(kind: &'static Kind, given: &Value) -> Result<Vec<(&'static GameOption, Value)>> {
-    let options = (kind.configure)(given)?.options();
-    let value = |option: &GameOption| options.get(option.name).cloned();
-    let options = kind.options.iter();
-    let options = options.map(|o| (o, value(o).unwrap_or_else(o.default)));
-    Ok(options.collect())
-}
-
-fn listed(kind: &'static Kind, given: &Value) -> Result<Value> {
-    let options = in_force(kind, given)?.into_iter();
-    let options = options.map(|(option, value)| as_json(option.name, option, value));
-    let named = |name: &str, summary: &str, options: Value| json!({ "name": name, "summary": summary, "options": options });
-    let variants = kind.variants.iter();
-    let variants = variants.map(|v| named(v.name, v.summary, (v.options)()));
-    let probes = kind.probes.iter();
-    let probes = probes.map(|p| named(p.name, p.summary, (p.options)()));
+/// Returns a game, with the values of these options as defaults. A variant has its own name and summary.
+fn listed(kind: &'static Kind, given: &Value, name: Option<&str>) -> Result<Value> {
+    let scenario = (kind.configure)(given)?;
+    let (actions, in_force) = (scenario.actions(), scenario.options());
+    let options = kind.options.iter().map(|option| {
+        let value = in_force.get(option.name).cloned();
+        as_json(option.name, option, value.unwrap_or_else(option.default))
+    });
+    let named = |name, summary| json!({ "name": name, "summary": summary });
+    let variants = kind.variants.iter().map(|v| named(v.name, v.summary));
+    let probes = kind.probes.iter().map(|p| named(p.name, p.summary));
+    let own = kind.variants.iter().find(|own| Some(own.name) == name);
+    let (name, summary) = own.map_or((kind.name, kind.summary), |own| (own.name, own.summary));
     Ok(json!({
-        "name": kind.name,
-        "summary": kind.summary,
-        "actions": (kind.configure)(given)?.actions(),
-        "options": options.collect::<Vec<_>>(),
-        "variants": variants.collect::<Vec<_>>(),
-        "probes": probes.collect::<Vec<_>>(),
+        "name": name,
+        "summary": summary,
+        "variant_of": own.map(|_| kind.name),
+        "actions": actions,
+        "options": Value::from_iter(options),
+        "variants": Value::from_iter(variants.filter(|_| own.is_none())),
+        "probes": Value::from_iter(probes),
     }))
 }
 
-/// Returns an option or key with this default.
+/// Returns an option or a key with this default.
 pub fn as_json(name: &str, option: &GameOption, default: Value) -> Value {
-    json!({
-        "name": name,
-        "meaning": option.meaning,
-        "values": option.wanted(),
-        "default": default,
-    })
+    let (meaning, values) = (option.meaning, option.wanted());
+    json!({ "name": name, "meaning": meaning, "values": values, "default": default })
 }
 
 /// Returns a default for people.
@@ -86,25 +72,32 @@ pub fn default_text(default: &Value) -> String {
     }
 }
 
-fn describe(kind: &'static Kind, given: &Value, out: &mut impl Write) -> Result<()> {
-    let actions = (kind.configure)(given)?.actions().join(", ");
-    writeln!(out, "{}: {}\n  actions: {actions}", kind.name, kind.summary)?;
-    let options = in_force(kind, given)?.into_iter().map(|(option, value)| {
-        let name = format!("{} = {}", option.name, default_text(&value));
-        [name, format!("{} ({})", option.meaning, option.wanted())]
+fn describe(game: &Value, out: &mut impl Write) -> Result<()> {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let list = |key: &str| game[key].as_array().into_iter().flatten();
+    let actions: Vec<&str> = list("actions").filter_map(Value::as_str).collect();
+    let of = game["variant_of"].as_str();
+    let of = of.map_or(String::new(), |kind| format!(" (variant of {kind})"));
+    let (name, summary) = (text(game, "name"), text(game, "summary"));
+    writeln!(out, "{name}{of}: {summary}")?;
+    writeln!(out, "  actions: {}", actions.join(", "))?;
+    let options = list("options").map(|option| {
+        let (name, default) = (text(option, "name"), default_text(&option["default"]));
+        let (meaning, values) = (text(option, "meaning"), text(option, "values"));
+        [
+            format!("{name} = {default}"),
+            format!("{meaning} ({values})"),
+        ]
     });
-    let head = match given.as_object().is_some_and(|given| !given.is_empty()) {
-        true => "options, with their values in this variant:",
-        false => "options, with their defaults:",
-    };
+    let head = "options, with their defaults:";
     columns(head, &options.collect::<Vec<_>>(), out)?;
-    let named = |name: &str, summary: &str| [name.to_owned(), summary.to_owned()];
-    let variants = kind.variants.iter().map(|v| named(v.name, v.summary));
-    let head = "variants, played by these names:";
-    columns(head, &variants.collect::<Vec<_>>(), out)?;
-    let probes = kind.probes.iter().map(|p| named(p.name, p.summary));
-    let head = "probes, for lapwing probe and game.probe:";
-    columns(head, &probes.collect::<Vec<_>>(), out)?;
+    for (key, head) in [
+        ("variants", "variants, played by these names:"),
+        ("probes", "probes, for lapwing probe and game.probe:"),
+    ] {
+        let rows = list(key).map(|row| [text(row, "name"), text(row, "summary")]);
+        columns(head, &rows.collect::<Vec<_>>(), out)?;
+    }
     writeln!(out)?;
     Ok(())
 }

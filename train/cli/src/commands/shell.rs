@@ -27,32 +27,24 @@ static PAGES: &[(&str, &str)] = pages![
 /// path.
 pub fn help(topic: Option<&str>) -> Result<()> {
     let mut cli = command_line();
-    let pages: Vec<String> = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let Some(topic) = topic else {
-        let pages = pages.join(", ");
-        write!(
-            out::raw(),
-            "{}\nPages of the documentation: {pages}\n",
-            cli.render_help()
-        )?;
+        write!(out::raw(), "{}", cli.render_help())?;
         return Ok(());
     };
-    let name = topic.strip_prefix("docs/").unwrap_or(topic);
-    let name = name.strip_suffix(".md").unwrap_or(name);
+    let name = topic.trim_start_matches("docs/").trim_end_matches(".md");
+    let pages = PAGES.iter().map(|(page, _)| (*page).to_owned());
+    let known = names(&cli).chain(pages).collect();
     let page = PAGES
         .iter()
-        .find(|(page, _)| *page == name || page.strip_prefix("games/") == Some(name));
-    let known = [names(&cli), pages].concat();
+        .find(|(page, _)| *page == name || page.ends_with(&format!("/{name}")));
     let command = cli.find_subcommand_mut(name);
-    if command.is_none() && page.is_none() {
+    if page.is_none() && command.is_none() {
         return Err(unknown("command or page", topic, known));
     }
-    if let Some(command) = command {
-        writeln!(out::raw(), "{}", command.render_help())?;
-    }
-    if let Some((_, page)) = page {
-        write!(out::raw(), "{page}")?;
-    }
+    let help = command.map_or(String::new(), |command| {
+        format!("{}\n", command.render_help())
+    });
+    write!(out::raw(), "{help}{}", page.map_or("", |(_, text)| text))?;
     Ok(())
 }
 
@@ -66,12 +58,9 @@ pub fn completions(shell: Shell) -> Result<()> {
 
 pub fn manual(command: Option<&str>) -> Result<()> {
     let cli = command_line();
-    let page = match command {
-        None => &cli,
-        Some(name) => cli
-            .find_subcommand(name)
-            .ok_or_else(|| unknown("command", name, names(&cli)))?,
-    };
+    let found = command.map_or(Some(&cli), |name| cli.find_subcommand(name));
+    let name = command.unwrap_or_default();
+    let page = found.ok_or_else(|| unknown("command", name, names(&cli).collect()))?;
     let page = clap_mangen::Man::new(page.clone().disable_help_flag(true));
     let mut text = Vec::new();
     let version = concat!("lapwing ", env!("CARGO_PKG_VERSION"));
@@ -86,17 +75,13 @@ fn command_line() -> Command {
     cli
 }
 
-fn unknown(kind: &str, name: &str, known: Vec<String>) -> anyhow::Error {
-    let nearest = lapwing_env::suggestion(name, &known);
-    let known = known.join(", ");
-    ConfigError::Invalid(format!(
-        "unknown {kind} `{name}`{nearest}; there are {known}"
-    ))
-    .into()
-}
-
-fn names(cli: &Command) -> Vec<String> {
+fn names(cli: &Command) -> impl Iterator<Item = String> {
     cli.get_subcommands()
         .map(|command| command.get_name().to_owned())
-        .collect()
+}
+
+fn unknown(kind: &str, name: &str, known: Vec<String>) -> anyhow::Error {
+    let (nearest, known) = (lapwing_env::suggestion(name, &known), known.join(", "));
+    let problem = format!("unknown {kind} `{name}`{nearest}; there are {known}");
+    ConfigError::Invalid(problem).into()
 }

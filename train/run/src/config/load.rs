@@ -127,7 +127,7 @@ impl Config {
     }
 
     /// Checks the game's options and adds the values of omitted ones.
-    fn resolve_game(&mut self) -> Result<(), ConfigError> {
+    pub(super) fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
             mix.scenario(&self.game)?;

@@ -74,34 +74,22 @@ pub fn explain(
     game: &'static [GameOption],
 ) -> Result<Vec<(String, &'static GameOption)>, ConfigError> {
     let game = game.iter().map(|option| ("game.options", option));
-    let all: Vec<_> = keys().into_iter().chain(game).collect();
-    let all = all
-        .into_iter()
-        .map(|(section, key)| (dotted(section, key.name), key));
-    let all: Vec<_> = all.collect();
-    let found = |is_meant: &dyn Fn(&str) -> bool| -> Vec<_> {
-        all.iter()
-            .filter(|(key, _)| is_meant(key))
-            .cloned()
-            .collect()
-    };
+    let all = keys().into_iter().chain(game);
+    let all: Vec<_> = all.map(|(of, key)| (dotted(of, key.name), key)).collect();
     let (inner, last) = (format!("{name}."), format!(".{name}"));
-    let mut meant = found(&|key| key == name || key.starts_with(&inner));
+    let is_meant = |key: &str| key == name || key.starts_with(&inner) || key.ends_with(&last);
+    let meant = all.iter().filter(|(key, _)| is_meant(key)).cloned();
+    let meant: Vec<_> = meant.collect();
     if meant.is_empty() {
-        meant = found(&|key| key.ends_with(&last));
-    }
-    if meant.is_empty() {
-        let sections = Config::LIST.iter().map(|option| option.name);
-        let sections: Vec<&str> = sections.collect();
         let known = all.into_iter().map(|(key, _)| key);
         let known: Vec<String> = known
-            .chain(sections.iter().map(ToString::to_string))
+            .chain(Config::LIST.iter().map(|it| it.name.to_owned()))
             .collect();
-        return Err(ConfigError::Invalid(format!(
-            "unknown key or section `{name}`{}; there are {}",
-            lapwing_env::suggestion(name, &known),
-            sections.join(", ")
-        )));
+        let nearest = lapwing_env::suggestion(name, &known);
+        let problem = format!(
+            "unknown key or section `{name}`{nearest}; lapwing help configuration lists them"
+        );
+        return Err(ConfigError::Invalid(problem));
     }
     Ok(meant)
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lapwing_env::GameOption;
-use lapwing_play::config::GameConfig;
 use toml::Table;
 
 use super::load::find;
@@ -55,22 +54,27 @@ impl Resolved {
     /// differs, and whether it has no effect.
     pub fn to_toml(&self) -> String {
         let idle = unused::keys(&self.config);
-        let is_idle = |(section, key): &(&str, &GameOption)| {
-            idle.contains(&reference::dotted(section, key.name))
+        let is_effective = |(section, key): &(&str, &GameOption)| {
+            !idle.contains(&reference::dotted(section, key.name))
         };
-        let in_effect = reference::keys().into_iter().filter(|key| !is_idle(key));
+        let in_effect = reference::keys().into_iter().filter(is_effective);
         let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
-        let is_shown = |part: &&str| match part.split_once('\n') {
-            Some((heading, _)) if heading.starts_with('[') => {
-                let name = heading.trim_matches(['[', ']']).split('.').next();
-                in_effect.contains(name.unwrap_or_default())
-            }
-            // The heading of an empty table.
-            None => !part.starts_with('['),
-            _ => true,
+        let is_shown = |part: &&str| {
+            let heading = part.lines().next().unwrap_or_default();
+            let name = heading.trim_matches(['[', ']']).split('.').next();
+            let in_effect = || in_effect.contains(name.unwrap_or_default());
+            // A heading alone is that of an empty table.
+            !heading.starts_with('[') || in_effect() && part.contains('\n')
         };
-        let (mut defaults, all) = (self.defaults(), self.config.to_toml());
+        let all = self.config.to_toml();
         let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
+        let mut defaults = Config::default();
+        defaults.game.name = self.config.game.name.clone();
+        // An external game may need options, and has no defaults without them.
+        let _ = defaults.resolve_game();
+        let mut defaults = Table::try_from(defaults).expect("plain values");
+        // The name's default is that of the preset, file or game.
+        defaults.remove("name");
         let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
             // A list of tables is one value.
@@ -105,18 +109,6 @@ impl Resolved {
             format!("{line}  # {comment}\n")
         };
         parts.join("\n\n").lines().map(line).collect()
-    }
-
-    /// Returns the defaults, with the options of this game. The name has none: it is that of the preset or file.
-    fn defaults(&self) -> Table {
-        let mut config = Config::default();
-        config.game.name = self.config.game.name.clone();
-        if let Ok(scenario) = config.game.scenario() {
-            config.game = GameConfig::of(&*scenario);
-        }
-        let mut defaults = Table::try_from(config).expect("plain values");
-        defaults.remove("name");
-        defaults
     }
 
     /// Returns the origin of a value, as a line.
