@@ -73,6 +73,9 @@ impl GameOption {
     /// Describes the values that it accepts.
     pub fn wanted(&self) -> String {
         match self.range {
+            [range] if (self.default)().is_array() => {
+                format!("a list of numbers, each {}", range.wanted())
+            }
             [range] => range.wanted(),
             _ => (self.values)(),
         }
@@ -301,9 +304,10 @@ pub fn described<T: DeserializeOwned>() -> String {
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     let (_, wanted) = error.split_once("expected ").unwrap_or_default();
     let words = match wanted {
-        "usize" => "a whole number",
+        "usize" | "u64" => "a whole number",
         "f64" => "a number",
         "a boolean" => "true or false",
+        "a map" => "a table",
         "a sequence" => "a list of texts in quotes",
         "an array of length 2" => "a list of two numbers",
         "path string" => "a path in quotes",
@@ -321,14 +325,18 @@ fn shortened(value: &Value) -> String {
     text.chars().take(57).chain("...".chars()).collect()
 }
 
-/// Returns ` (did you mean ...?)` if a known name is similar to `name`, otherwise an empty text.
+/// Returns ` (did you mean ...?)` if a known name is similar to `name` or contains it, otherwise an empty text.
 pub fn suggestion(name: &str, known: &[String]) -> String {
     let edits = |known| strsim::osa_distance(name, known);
-    let nearest = known.iter().map(|known| (edits(known), known)).min();
-    match nearest {
-        Some((edits, known)) if edits <= 1 + name.chars().count() / 4 => {
-            format!(" (did you mean `{known}`?)")
-        }
-        _ => String::new(),
+    let nearest = known.iter().min_by_key(|known| (edits(known), *known));
+    let nearest = nearest.filter(|known| edits(known) <= 1 + name.chars().count() / 4);
+    let contains = |known: &&String| name.len() > 3 && known.contains(name);
+    let longer = known
+        .iter()
+        .filter(contains)
+        .min_by_key(|known| known.len());
+    match nearest.or(longer) {
+        Some(known) => format!(" (did you mean `{known}`?)"),
+        None => String::new(),
     }
 }

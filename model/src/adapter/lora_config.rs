@@ -9,14 +9,11 @@ use crate::{Linear, ModelConfig, ModelError, Targets};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraConfig {
-    /// Rank of the adapter's matrices: columns of B, rows of A. Small ranks such as the default of 16 suffice for rewards, which
-    /// carry little information per episode. In a loaded adapter, the rank of layers without one of their own.
+    /// Rank of the adapter's matrices: columns of B, rows of A. In a loaded adapter, the rank of layers without one of their own.
     pub rank: usize,
-    /// The low-rank term is scaled by alpha / rank. The default of 32 is twice the rank, as in most published adapters.
+    /// The low-rank term is scaled by alpha / rank.
     pub alpha: f64,
-    /// The linear layers that get an adapter, in the format of PEFT's `target_modules`: a list of names such as `q_proj` or
-    /// `model.layers.0.mlp.up_proj`; a regular expression for the full name; or `all-linear`, the default and the paper's
-    /// choice. `all-linear` excludes the head (`lm_head`), which is the largest matrix of a small model.
+    /// The linear layers that get an adapter.
     pub targets: Targets,
     /// Scale by alpha / sqrt(rank) instead (rank-stabilised, Kalajdzievski 2023). Off, as in PEFT.
     pub rslora: bool,

@@ -7,7 +7,10 @@ use crate::{Linear, ModelConfig, ModelError};
 
 /// The linear layers that get a low-rank term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected \"all-linear\", a list of names, or a pattern"
+)]
 pub enum Targets {
     /// A regular expression for the full name of a layer, such as `.*\.[12]\.mlp\..*`; or `all-linear`, which is all seven layers
     /// of every block without the head.

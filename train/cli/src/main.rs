@@ -70,12 +70,17 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
-        Command::Config(config) => commands::config::show(config),
-        Command::Games => commands::games::list(),
-        Command::Devices => commands::devices::list(device),
+        Command::Config {
+            config,
+            explain,
+            json,
+        } => commands::config::show(config, explain.as_deref(), *json),
+        Command::Games { name, json } => commands::games::list(name.as_deref(), *json),
+        Command::Devices { json } => commands::devices::list(device, *json),
         Command::Shim => commands::shell::shim(),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man { command } => commands::shell::manual(command.as_deref()),
+        Command::Help { topic } => commands::shell::help(topic.as_deref()),
     }
 }
 
@@ -154,5 +159,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
         Some(Error::Config(error)) => Some(error),
         _ => error.downcast_ref(),
     };
-    config.is_some_and(ConfigError::is_usage)
+    let is_device = matches!(error.downcast_ref(), Some(GpuError::NoSuchDevice { .. }));
+    is_device || config.is_some_and(ConfigError::is_usage)
 }

@@ -9,6 +9,7 @@ use lapwing_train::Config;
 use lapwing_train::record::Record;
 
 use crate::out::line;
+use crate::screen::counted;
 use crate::{describe, records};
 
 /// A run at one moment.
@@ -95,7 +96,7 @@ impl Picture<'_> {
                 text
             }
             (false, true) => "not running; no records yet".to_owned(),
-            (false, false) if is_evaluated => format!("done: {total} steps"),
+            (false, false) if is_evaluated => format!("done: {}", counted(total, "step")),
             (false, false) => {
                 format!("stopped at step {done} of {total}; resume with lapwing train --resume RUN")
             }

@@ -11,6 +11,23 @@ fn the_games_are_listed_with_their_options() {
     let ended = run(directory.path(), &["games"]);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     assert_snapshot!("games_listed", ended.out);
+    let one = run(directory.path(), &["games", "2048-small"]);
+    assert_snapshot!(one.out, @"");
+    let wrong = run(directory.path(), &["games", "poison-apple"]);
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.err.contains("(did you mean `snake-poison-apple`?)"),
+        "{}",
+        wrong.err
+    );
+    let json = run(directory.path(), &["games", "--json"]).out;
+    let games: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        games.as_array().unwrap().len(),
+        ended.out.matches("actions:").count()
+    );
+    assert_eq!(games[0]["options"][0]["name"], "size");
+    assert_eq!(games[0]["variants"][0]["name"], "frozen-lake-firm");
 }
 
 #[test]
@@ -24,6 +41,17 @@ fn the_devices_are_listed() {
         "{}",
         ended.out
     );
+    let json = run(directory.path(), &["devices", "--json"]).out;
+    let devices: Value = serde_json::from_str(&json).unwrap();
+    let devices = devices.as_array().unwrap();
+    assert_eq!(
+        devices
+            .iter()
+            .filter(|device| device["used"] == true)
+            .count(),
+        1
+    );
+    assert!(devices[0]["device"]["name"].is_string(), "{json}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use crate::support::{fails, run};
 #[test]
 fn an_unknown_device_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let error = fails(home.path(), &["devices", "--device", "99"]);
+    let ended = run(home.path(), &["devices", "--device", "99"]);
+    assert_eq!(ended.code, 2);
+    let error = ended.last();
     // The list depends on the machine.
     let (before, rest) = error.split_once("0 (").unwrap();
     let (_, after) = rest.rsplit_once(") (").unwrap();

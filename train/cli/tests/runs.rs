@@ -6,7 +6,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{Ended, fails, json, lines, succeeds, with_input};
+use crate::support::{Ended, json, lines, run, succeeds, with_input};
 
 /// A run of one step, in a directory with a space in its name.
 const SMALL: [&str; 13] = [
@@ -84,7 +84,7 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
     let dry = succeeds(home, &[&SMALL[..], &["--dry-run"]].concat());
     assert!(dry.out.contains("--- a prompt of "), "{}", dry.out);
     assert!(
-        dry.out.contains("would train frozen-lake: 1 steps")
+        dry.out.contains("would train frozen-lake: 1 step of")
             && dry.out.ends_with("kept in my run\n"),
         "{}",
         dry.out
@@ -211,9 +211,9 @@ fn a_config_is_shown_and_loads_again() {
         "train.learn (mine.toml) has no effect with train.sampling = \"all\"\n"
     );
     for line in [
-        "learn = 3  # mine.toml",
-        "sampling = \"all\"  # --set",
-        "lr = 0.0005  # the preset snake",
+        "learn = 3  # mine.toml (default 25), no effect",
+        "sampling = \"all\"  # --set (default \"aaw\")",
+        "lr = 0.0005  # the preset snake (default 0.00001)",
         "beta = 0.001  # default",
     ] {
         assert!(
@@ -228,6 +228,22 @@ fn a_config_is_shown_and_loads_again() {
     assert_eq!(again.err, "");
     let values = |text: &str| text.parse::<toml::Table>().unwrap();
     assert_eq!(values(&again.out), values(&shown.out));
+
+    let explained = succeeds(home.path(), &["config", "--explain", "train.learn"]);
+    assert_snapshot!(explained.out, @"");
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&succeeds(home.path(), arguments).out).unwrap()
+    };
+    let lr = json(&["config", "snake", "--explain", "lr", "--json"]);
+    assert_eq!(lr[1]["name"], "critic.lr");
+    assert_eq!(
+        (&lr[0]["default"], lr.as_array().unwrap().len()),
+        (&Value::from(1e-5), 2)
+    );
+    let snake = json(&["config", "snake", "--json", "--set", "dqn.updates=3"]);
+    assert_eq!(snake["config"]["dqn"]["updates"], 3);
+    assert_eq!(snake["origins"]["dqn.updates"], "--set");
+    assert_eq!(snake["origins"]["train.lr"], "the preset snake");
 }
 
 #[test]
@@ -246,8 +262,59 @@ fn completions_and_manual_pages_are_printed() {
         "{page}"
     );
     let page = succeeds(home.path(), &["man", "train"]).out;
-    assert!(page.contains(".TH") && page.contains("dry\\-run"), "{page}");
-    assert_snapshot!(fails(home.path(), &["man", "trian"]));
+    assert!(page.contains("dry\\-run"), "{page}");
+    let head = page.lines().find(|line| line.starts_with(".TH")).unwrap();
+    assert!(
+        head.contains(concat!("\"lapwing ", env!("CARGO_PKG_VERSION"), "\"")),
+        "{head}"
+    );
+    let wrong = run(home.path(), &["man", "trian"]);
+    assert_eq!(wrong.code, 2);
+    assert_snapshot!(wrong.err);
+}
+
+/// An installed program has the documentation that its help and errors name.
+#[test]
+fn pages_of_the_documentation_are_printed() {
+    let home = tempfile::tempdir().unwrap();
+    let help = |topic: &str| succeeds(home.path(), &["help", topic]).out;
+    assert!(help("serving").starts_with("# Serving"));
+    assert_eq!(help("serving"), help("docs/serving.md"));
+    assert!(help("frozen-lake").starts_with("# Frozen Lake"));
+    // A command and a page of one name.
+    let devices = help("devices");
+    assert!(
+        devices.contains("Usage: lapwing devices") && devices.contains("\n# Devices\n"),
+        "{devices}"
+    );
+    assert_eq!(
+        help("train"),
+        succeeds(home.path(), &["train", "--help"]).out
+    );
+    let all = succeeds(home.path(), &["help"]).out;
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for folder in [docs.clone(), docs.join("games")] {
+        for file in fs::read_dir(&folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+        {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let is_page = file.extension().is_some_and(|end| end == "md");
+            assert!(
+                !is_page || all.contains(name),
+                "`lapwing help` lacks {name}"
+            );
+        }
+    }
+    let wrong = run(home.path(), &["help", "servings"]);
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong
+            .err
+            .contains("unknown command or page `servings` (did you mean `serving`?)"),
+        "{}",
+        wrong.err
+    );
 }
 
 #[test]

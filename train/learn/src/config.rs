@@ -27,36 +27,41 @@ lapwing_env::options! {
     /// Which weights are trained. `lora`: those of an adapter, which takes little memory. `all`: the model's own in 32 bits,
     /// which takes 20 bytes for each and 2 or 4 more for the reference. `all` is for small models and needs its own `lr`.
     weights: Weights = Weights::Lora;
-    /// Training steps. The paper: 700.
+    /// Training steps. 0: only evaluates. The paper: 700.
     steps: usize = 700;
     /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
     groups: usize = 1, in Whole(1, 1 << 24);
     // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.
     group_size: usize = 100, in Whole(2, 1 << 24);
-    /// G', the episodes of a group that are trained on. The paper: 25. Unused with `sampling = "all"`.
+    /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. No effect with
+    /// `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
-    /// How those are selected.
+    /// How those are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the paper; `uniform`,
+    /// drawn with equal weights; `top`, those of the largest absolute advantages; `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
-    /// AAW's weights are softmax(|advantage| / this). 1, since the paper names none.
+    /// AAW's weights are softmax(abs(advantage) / this). 1, since the paper names none. Only with `sampling = "aaw"`.
     aaw_temperature: f64 = 1.0, in Positive(f64::MAX);
     /// Trains on the groups with the largest standard deviations of returns, as many as hold this share of their sum (RAGEN-2
     /// found 0.9 best). 1: all groups in which returns differ.
     filter: f64 = 1.0, in Positive(1.0);
     /// Weights each drawn episode by the inverse of its inclusion probability, which removes AAW's bias towards large
-    /// advantages. Off: that bias is the method.
+    /// advantages. Off: that bias is the method. Refused unless `sampling = "aaw"`.
     correction: bool = false;
     /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.
     shared_luck: bool = false;
-    /// Whose importance ratio is clipped.
+    /// Whose importance ratio is clipped: `token`, each token's (PPO); `turn`, the geometric mean of a turn; `episode`, that of
+    /// an episode (GSPO). `token`: as in PPO. Like the four clip ranges below, no effect with one update in a step
+    /// (`passes = 1` and `minibatches = 1`), whose ratio is exactly 1.
     ratio: Ratio = Ratio::Token;
-    /// Clips a token's ratio below 1 - this. 0.2, as in PPO.
+    /// Clips a token's ratio below 1 - this. 0.2, as in PPO. Only with `ratio = "token"`.
     clip_low: f64 = 0.2, in Real(0.0, 1.0);
-    /// Clips a token's ratio above 1 + this. 0.2, as in PPO.
+    /// Clips a token's ratio above 1 + this. 0.2, as in PPO. Only with `ratio = "token"`.
     clip_high: f64 = 0.2, in Real(0.0, f64::MAX);
-    /// The same for a turn's ratio, down and up. 0.01: a mean over a few tokens moves less than each of them.
+    /// The same for a turn's ratio, down (0 to 1) and up. 0.01: a mean over a few tokens moves less than each of them. Only
+    /// with `ratio = "turn"`.
     turn_clip: [f64; 2] = [0.01, 0.01];
-    /// The same for an episode's ratio. GSPO's values for whole replies.
+    /// The same for an episode's ratio. GSPO's values for whole replies. Only with `ratio = "episode"`.
     episode_clip: [f64; 2] = [3e-4, 4e-4];
     /// Range of the mean entropy of a token, in nats. Outside of it, entropy becomes a part of the advantage. 0 to 100: no
     /// limit.
@@ -70,7 +75,9 @@ lapwing_env::options! {
     /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
     /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)
     kl: Kl = Kl::K3;
-    /// What the loss is a mean over.
+    /// What the loss is a mean over: `token`, all tokens, so long replies and long episodes count more; `turn`, turns, each the
+    /// mean of its tokens, so long episodes count more; `episode`, episodes, each the mean of its turns.
+    /// `token`: our choice.
     aggregation: Aggregation = Aggregation::Token;
     /// Passes over a step's episodes. 1: the only fully on-policy choice.
     passes: usize = 1, in Whole(1, usize::MAX);
@@ -83,16 +90,17 @@ lapwing_env::options! {
     warmup: usize = 0;
     /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
     weight_decay: f64 = 0.0, in Real(0.0, f64::MAX);
-    /// Decay of AdamW's two moments. The usual values.
+    /// Decay of AdamW's two moments, each from 0 to just below 1. The usual values.
     betas: [f64; 2] = [0.9, 0.999];
     /// Clips the norm of the whole gradient. 1, the usual value.
     max_grad_norm: f64 = 1.0, in Positive(f64::MAX);
-    /// Measures the noise of each step's gradient, at about the cost of its update. Off: training does not need it.
+    /// Measures the noise of each step's gradient, at about the cost of its update. Off: training does not need it. Refused
+    /// with `group_size` below 4, because it compares halves of a group.
     measure: bool = false;
-    /// Seed of all random numbers.
+    /// Seed of all random numbers, 0 to 2^63 - 1.
     seed: u64 = 1;
-    /// Tokens that go through the model at once in an update (a micro-batch). Limits the memory; changes results only by
-    /// rounding.
+    /// Tokens that go through the model at once in an update (a micro-batch), more than `policy.max_new_tokens`. Limits the
+    /// memory; changes results only by rounding. 8192: our choice.
     tokens_per_batch: usize = 8192;
 }
 
@@ -182,16 +190,20 @@ pub enum Aggregation {
 lapwing_env::options! {
     /// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
     pub struct CreditConfig;
-    /// Advantage estimator.
+    /// Advantage estimator. `episode`: the episode's return compared with the mean of its group (MS-GRPO). `rloo`: compared
+    /// with the mean of the others. `gigpo`: `episode`, plus the return to go compared with that of the group's other turns in
+    /// the same state. `tabular`: TD(lambda) with a table of the group's states. `critic`: TD(lambda) with a critic that is
+    /// trained beside the policy. `episode`: the paper's.
     method: AdvantageEstimator = AdvantageEstimator::Episode;
-    /// Divisor of the advantages.
+    /// Divisor of the advantages: `std`, their standard deviation in the group, so that all groups count alike (the paper's);
+    /// `mean`, 1: only the mean is subtracted (Dr. GRPO); `batch`, their standard deviation in all groups of the step.
     normalise: AdvantageScale = AdvantageScale::Std;
-    /// Discount per turn. 0.95, as in GiGPO. `episode` and `rloo` do not discount.
+    /// Discount per turn. 0.95, as in GiGPO. No effect on `episode` and `rloo`, which do not discount.
     gamma: f64 = 0.95, in Real(0.0, 1.0);
     /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
     /// PPO.
     lambda: f64 = 0.95, in Real(0.0, 1.0);
-    /// Weight of the state-level term of `gigpo`. 1, as published.
+    /// Weight of the state-level term of `gigpo`; no effect on others. 1, as published.
     omega: f64 = 1.0, in Real(0.0, f64::MAX);
 }
 
@@ -236,8 +248,8 @@ lapwing_env::options! {
     passes: usize = 10, in Whole(1, usize::MAX);
     /// Clips the change of a value in a step. 0.5, as in verl, for returns of about 1. Scale it with the returns of the game.
     clip: f64 = 0.5, in Positive(f64::MAX);
-    /// First steps in which only the critic is trained. 5: advantages from an untrained critic are plain returns with all
-    /// their variance.
+    /// First steps in which only the critic is trained, fewer than `train.steps`. 5: advantages from an untrained critic are
+    /// plain returns with all their variance.
     warmup: usize = 5;
 }
 
@@ -285,9 +297,9 @@ lapwing_env::options! {
     /// is bootstrapped.
     turns_left: bool = true;
     // More would exceed the device's memory, and the memory plan does not cover networks.
-    /// Output planes of each 3x3 convolution, first to last. None: the dense layers read the planes.
+    /// Output planes of each 3x3 convolution, first to last. Empty: no convolution, the dense layers read the planes.
     channels: Vec<usize> = Vec::new(), in Whole(1, 1024);
-    /// Widths of the dense layers before the last.
+    /// Widths of the dense layers before the last, at least one. Two of 256: our choice.
     hidden: Vec<usize> = vec![256, 256], in Whole(1, 8192);
     /// Discount per turn. 0.99, the usual value.
     gamma: f64 = 0.99, in Real(0.0, 1.0);
@@ -295,9 +307,9 @@ lapwing_env::options! {
     episodes: usize = 64, in Whole(1, MOST_EPISODES);
     /// Final probability of a random action. 0.05, the usual value. Evaluations do not explore.
     epsilon: f64 = 0.05, in Real(0.0, 1.0);
-    /// Steps in which that probability falls linearly from 1.
+    /// Steps in which that probability falls linearly from 1. 100: our choice.
     exploration: usize = 100;
-    /// Turns of an update.
+    /// Turns of an update. 256: our choice.
     batch: usize = 256, in Whole(1, 1 << 16);
     /// Steps in which the learning rate falls linearly to a tenth. 0: it stays constant.
     anneal: usize = 0;
@@ -308,9 +320,9 @@ lapwing_env::options! {
     pub struct DqnConfig;
     /// Turns in the replay buffer. Games of some twenty turns do not need the usual million.
     capacity: usize = 50_000, in Whole(1, 1 << 24);
-    /// Turns in the replay buffer before the first update.
+    /// Turns in the replay buffer before the first update, at most `capacity`. 1000: our choice.
     start: usize = 1000;
-    /// Updates per step.
+    /// Updates per step. 16: our choice.
     updates: usize = 16, in Whole(1, 1 << 16);
     /// Updates between copies to the target network. 500, as in cleanrl.
     target: usize = 500, in Whole(1, 1 << 24);
@@ -320,7 +332,7 @@ lapwing_env::options! {
     alpha: f64 = 0.5, in Real(0.0, 1.0);
     /// Initial exponent of the importance weights: 0, no correction; 1, full correction. 0.4, as in Rainbow.
     beta: f64 = 0.4, in Real(0.0, 1.0);
-    /// Steps in which that exponent rises linearly to 1.
+    /// Steps in which that exponent rises linearly to 1. 1000: our choice.
     beta_steps: usize = 1000;
 }
 

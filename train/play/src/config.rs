@@ -13,12 +13,14 @@ use crate::{ReplyForm, SettingError};
 lapwing_env::options! {
     /// The game.
     pub struct GameConfig;
-    /// One that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`.
+    /// One that `lapwing games` lists, or an external one: `exec:COMMAND` or `ws://HOST:PORT/ws`. Another name drops the options
+    /// of the previous game.
     name: GameName = "frozen-lake".into();
-    /// A probe of the game, which changes instructions and rewards. Its options override those below. Empty: none.
+    /// A probe of the game, which changes instructions and rewards. Its options override those below. Empty: none. External
+    /// games have none.
     probe: Option<String> = None, with "optional";
-    /// The game's own options, including the step limit. `lapwing games` lists them with their defaults;
-    /// `docs/environments.md` has those of external environments.
+    /// The game's own options, including the step limit. `lapwing games` lists them with their defaults; `lapwing help
+    /// environments` has those of external environments.
     options: toml::Table = toml::Table::new();
 }
 
@@ -88,11 +90,11 @@ lapwing_env::options! {
     name: Option<GameName> = None, with "optional";
     /// A probe of the game. Empty: none.
     probe: Option<String> = None, with "optional";
-    /// The share of the groups that play it, 0 to 1. Each group draws.
+    /// The share of the groups that play it. Each group draws. In no step may all shares add up to more than 1.
     share: f64 = 0.1, in Real(0.0, 1.0);
     /// The first step in which it is played, from 0.
     from: usize = 0;
-    /// The step after the last one in which it is played. 0: no end. Consecutive shares of 1 make a curriculum.
+    /// The step after the last one in which it is played, above `from`. 0: no end. Consecutive shares of 1 make a curriculum.
     until: usize = 0;
     /// Options of the game.
     options: toml::Table = toml::Table::new();
@@ -144,12 +146,13 @@ const TEMPERATURE: OptionRange = Real(1e-3, 1e3);
 lapwing_env::options! {
     /// How the model plays.
     pub struct PolicyConfig;
-    /// The form of a reply.
+    /// The form of a reply: `word`, only the action; `tags`, any text and then `<action>word</action>`; `think` and `plan`,
+    /// `<think>` or `<plan>` and then `<action>`; `json`, `{"action": "word"}`. `tags`: leaves room for reasoning.
     reply: ReplyForm = ReplyForm::Tags;
     /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
     /// prompts share most of their tokens.
     history: usize = 0, in Whole(0, 1 << 16);
-    /// Template files that replace blocks of the default template. Of several, each episode draws one. None: the
+    /// Template files that replace blocks of the default template. Of several, each episode draws one. Empty: the
     /// default template.
     templates: Vec<PathBuf> = Vec::new();
     /// Sampling temperature in training. Log-probs belong to the same distribution, so the first update's ratio is 1.
@@ -158,16 +161,19 @@ lapwing_env::options! {
     /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
     /// and falls if they are further apart. 0: a constant temperature.
     spread: f64 = 0.0, in Real(0.0, f64::MAX);
-    /// The range of the temperature.
+    /// The lowest and the highest temperature with `spread`; `temperature` must lie between them. 0.5 to 2: our
+    /// choice. No effect with `spread = 0`.
     temperature_range: [f64; 2] = [0.5, 2.0], in TEMPERATURE;
-    /// The largest relative change of the temperature in a step.
+    /// The largest relative change of the temperature in a step. 0.05: our choice. No effect with
+    /// `spread = 0`.
     temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
-    /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
+    /// The maximum number of tokens of a reply, less than `train.tokens_per_batch`. 256 leaves room for a few sentences of
+    /// reasoning.
     max_new_tokens: usize = 256, in Whole(1, 1 << 24);
     /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
     format_penalty: f64 = 1.0, in Real(0.0, f64::MAX);
-    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. None: the template's own
-    /// defaults.
+    /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. Empty: the template's own
+    /// defaults. Names that lapwing fills, such as `messages`, are refused.
     chat_template_kwargs: toml::Table = toml::Table::new();
 }
 

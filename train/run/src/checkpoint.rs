@@ -268,7 +268,7 @@ impl Saved {
         let (done, steps) = (header.step, config.train.steps);
         if done > steps {
             return refused(format!(
-                "{done} steps are done, and train.steps is {steps}: give as many or more (--steps)"
+                "train.steps is {steps}, but step {done} is done: give as many or more (--steps)"
             ));
         }
         if header.model != model {

@@ -30,7 +30,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
     /// Play this game (game.name): one that `lapwing games` lists, or an external environment: exec:COMMAND (a child
-    /// process) or ws://HOST:PORT/ws (a server). See docs/environments.md
+    /// process) or ws://HOST:PORT/ws (a server). See `lapwing help environments`
     #[arg(long, value_name = "GAME")]
     pub game: Option<String>,
 }

@@ -19,7 +19,17 @@ use values::{SHARE, TOKENS, WHOLE, number, whole};
 
 /// Train small language models to play text games, on any GPU or none
 #[derive(Debug, Parser)]
-#[command(name = "lapwing", version, max_term_width = 100)]
+#[command(
+    name = "lapwing",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    mut_subcommands = with_examples,
+    after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
+        documentation: commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
+        libraries, models, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
+        snake, sokoban, rooms, 2048"
+)]
 pub struct Cli {
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -87,13 +97,34 @@ pub enum Command {
     Watch(WatchArgs),
     /// Export the metrics of a run as CSV or TensorBoard files
     Export(ExportArgs),
-    /// Print every config value and its origin
-    Config(ConfigArgs),
+    /// Print every config value and its origin, or explain a key
+    Config {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Explain a key such as train.lr, or all keys of a section: meaning, values, default. game.options has the
+        /// options of the config's game
+        #[arg(long, value_name = "KEY|SECTION")]
+        explain: Option<String>,
+        /// Print JSON: an object with `config` and `origins`, or a list of the explained keys
+        #[arg(long)]
+        json: bool,
+    },
     /// List the games and their options
-    Games,
+    Games {
+        /// Describe only this game or variant
+        #[arg(value_name = "GAME")]
+        name: Option<String>,
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
     /// List the devices and mark the default one
     #[command(alias = "adapters")]
-    Devices,
+    Devices {
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a Python program that connects Gymnasium and TextArena environments
     Shim,
     /// Print a completion script for a shell
@@ -106,6 +137,25 @@ pub enum Command {
         /// The command
         command: Option<String>,
     },
+    /// Print the help of a command, or a page of the documentation
+    Help {
+        /// A command or a page, such as configuration
+        topic: Option<String>,
+    },
+}
+
+/// Adds the examples in `docs/commands.md` to the help of a command.
+fn with_examples(command: clap::Command) -> clap::Command {
+    let name = format!("lapwing {} ", command.get_name());
+    let lines = include_str!("../../../../docs/commands.md").lines();
+    let examples = lines.filter(|line| line.starts_with(&name) && !line.ends_with('\\'));
+    let example = |line: &str| {
+        let (command, effect) = line.split_once(" # ").unwrap_or((line, ""));
+        format!("\n  {}\n      {effect}", command.trim_end())
+    };
+    let examples: String = examples.map(example).collect();
+    let more = command.get_after_help().cloned().unwrap_or_default();
+    command.after_help(format!("Examples:{examples}\n\n{more}"))
 }
 
 #[derive(Debug, Args)]
@@ -137,7 +187,7 @@ pub struct TrainArgs {
 
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The sweep file: seeds and settings (format: docs/sweeps.md)
+    /// The sweep file: seeds and settings (format: `lapwing help sweeps`)
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// Number of runs at a time
@@ -219,7 +269,7 @@ pub struct GenerateArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "If LAPWING_API_KEY is set, clients must send it as their API key. docs/serving.md describes the API."
+    after_help = "If LAPWING_API_KEY is set, clients must send it as their API key. `lapwing help serving` describes the API."
 )]
 pub struct ServeArgs {
     #[command(flatten)]
@@ -436,7 +486,7 @@ mod tests {
     #[test]
     fn old_spellings_are_understood() {
         let cli = Cli::parse_from(["lapwing", "adapters", "--adapter-index", "3"]);
-        assert!(matches!(cli.command, Command::Devices));
+        assert!(matches!(cli.command, Command::Devices { .. }));
         assert_eq!(cli.device.index, Some(3));
     }
 

@@ -1,15 +1,46 @@
-//! `lapwing config`: every config value and its origin.
+//! `lapwing config`: every config value and its origin, and the reference of the keys.
 
 use std::io::Write;
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
+use super::games::{as_json, default_text};
 use crate::{args, out};
 
-/// Prints the config as TOML, which `lapwing train` reads.
-pub fn show(arguments: &args::ConfigArgs) -> Result<()> {
+/// Prints the config as TOML, which `lapwing train` reads, or explains its keys.
+pub fn show(arguments: &args::ConfigArgs, explain: Option<&str>, is_json: bool) -> Result<()> {
     let resolved = arguments.resolve(Vec::new())?;
+    if let Some(name) = explain {
+        let game = lapwing_env::find_variant(&resolved.config.game.name.to_string());
+        let game = game.map_or(&[][..], |(kind, _)| kind.options);
+        let keys = lapwing_train::config::explain(name, game)?;
+        let keys = keys
+            .iter()
+            .map(|(key, option)| as_json(key, option, (option.default)()));
+        if is_json {
+            writeln!(out::raw(), "{}", Value::from_iter(keys))?;
+            return Ok(());
+        }
+        for key in keys {
+            let text = |name: &str| key[name].as_str().unwrap_or_default().to_owned();
+            let (name, meaning, values) = (text("name"), text("meaning"), text("values"));
+            let default = default_text(&key["default"]);
+            writeln!(
+                out::shown(),
+                "{name}\n  {meaning}\n  values: {values}\n  default: {default}"
+            )?;
+        }
+        return Ok(());
+    }
     resolved.notes.iter().for_each(|note| out::note(note));
+    if is_json {
+        let origin = |(key, origin): (&String, &_)| (key.clone(), format!("{origin}"));
+        let origins: Value = resolved.origins.iter().map(origin).collect();
+        let config = json!({ "config": resolved.config, "origins": origins });
+        writeln!(out::raw(), "{config}")?;
+        return Ok(());
+    }
     write!(out::shown(), "{}", resolved.to_toml())?;
     Ok(())
 }

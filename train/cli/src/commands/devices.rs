@@ -5,11 +5,12 @@ use std::io::Write;
 use anyhow::Result;
 use indicatif::BinaryBytes;
 use lapwing_tensor::{Caps, Gpu, GpuError};
+use serde_json::{Value, json};
 
 use crate::args::DeviceArgs;
 use crate::out;
 
-pub fn list(selected: DeviceArgs) -> Result<()> {
+pub fn list(selected: DeviceArgs, is_json: bool) -> Result<()> {
     let found = Gpu::list();
     if found.is_empty() {
         return Err(Gpu::none_found().into());
@@ -19,6 +20,15 @@ pub fn list(selected: DeviceArgs) -> Result<()> {
         return Err(GpuError::NoSuchDevice { index, found }.into());
     }
     let used = selected.index.or_else(|| Gpu::choice(found.iter()));
+    if is_json {
+        let devices = found.iter().enumerate();
+        let devices = devices.map(|(index, caps)| {
+            let used = used == Some(index);
+            json!({ "index": index, "used": used, "lacks": caps.lacks, "device": caps })
+        });
+        writeln!(out::raw(), "{}", Value::from_iter(devices))?;
+        return Ok(());
+    }
     let mut out = out::shown();
     for (index, caps) in found.iter().enumerate() {
         write!(out, "{}", describe(index, caps, used == Some(index)))?;

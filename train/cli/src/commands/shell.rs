@@ -1,17 +1,55 @@
-//! `lapwing shim`, `lapwing completions` and `lapwing man`: texts for other programs.
+//! `lapwing shim`, `lapwing completions`, `lapwing man` and `lapwing help`: texts for other programs and for people.
 
 use std::io::Write;
 
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use lapwing_train::ConfigError;
 
-use super::loaded_model::InputError;
 use crate::args::Cli;
 use crate::out;
 
 pub fn shim() -> Result<()> {
     out::raw().write_all(include_bytes!("../shim.py"))?;
+    Ok(())
+}
+
+macro_rules! pages {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../docs/", $name, ".md")))),*]
+    };
+}
+
+/// The documentation, for users of an installed program.
+static PAGES: &[(&str, &str)] = pages![
+    "commands" "configuration" "credit" "devices" "environments" "errors" "evaluation" "health-checks" "libraries"
+    "models" "own-game" "players" "presets" "prompts" "records" "serving" "sweeps" "training" "value-learners"
+    "games/frozen-lake" "games/snake" "games/sokoban" "games/rooms" "games/2048"
+];
+
+/// Prints the help of a command, a page of the documentation, or both if they share the name. A page may be named by its
+/// path.
+pub fn help(topic: Option<&str>) -> Result<()> {
+    let mut cli = command_line();
+    let Some(topic) = topic else {
+        write!(out::raw(), "{}", cli.render_help())?;
+        return Ok(());
+    };
+    let name = topic.trim_start_matches("docs/").trim_end_matches(".md");
+    let pages = PAGES.iter().map(|(page, _)| (*page).to_owned());
+    let known = names(&cli).chain(pages).collect();
+    let page = PAGES
+        .iter()
+        .find(|(page, _)| *page == name || page.ends_with(&format!("/{name}")));
+    let command = cli.find_subcommand_mut(name);
+    if page.is_none() && command.is_none() {
+        return Err(unknown("command or page", topic, known));
+    }
+    let help = command.map_or(String::new(), |command| {
+        format!("{}\n", command.render_help())
+    });
+    write!(out::raw(), "{help}{}", page.map_or("", |(_, text)| text))?;
     Ok(())
 }
 
@@ -24,21 +62,31 @@ pub fn completions(shell: Shell) -> Result<()> {
 }
 
 pub fn manual(command: Option<&str>) -> Result<()> {
-    let mut cli = Cli::command();
-    cli.build();
-    let page = match command {
-        None => &cli,
-        Some(name) => cli.find_subcommand(name).ok_or_else(|| {
-            let names = cli.get_subcommands().map(|c| c.get_name().to_owned());
-            let names: Vec<String> = names.filter(|name| name != "help").collect();
-            let nearest = lapwing_env::suggestion(name, &names);
-            let names = names.join(", ");
-            let problem = format!("unknown command{nearest}; the commands are {names}");
-            InputError::new(format!("`{name}`"), problem)
-        })?,
-    };
+    let cli = command_line();
+    let found = command.map_or(Some(&cli), |name| cli.find_subcommand(name));
+    let name = command.unwrap_or_default();
+    let page = found.ok_or_else(|| unknown("command", name, names(&cli).collect()))?;
+    let page = clap_mangen::Man::new(page.clone().disable_help_flag(true));
     let mut text = Vec::new();
-    clap_mangen::Man::new(page.clone().disable_help_flag(true)).render(&mut text)?;
+    let version = concat!("lapwing ", env!("CARGO_PKG_VERSION"));
+    page.source(version).render(&mut text)?;
     out::raw().write_all(&text)?;
     Ok(())
+}
+
+fn command_line() -> Command {
+    let mut cli = Cli::command();
+    cli.build();
+    cli
+}
+
+fn names(cli: &Command) -> impl Iterator<Item = String> {
+    cli.get_subcommands()
+        .map(|command| command.get_name().to_owned())
+}
+
+fn unknown(kind: &str, name: &str, known: Vec<String>) -> anyhow::Error {
+    let (nearest, known) = (lapwing_env::suggestion(name, &known), known.join(", "));
+    let problem = format!("unknown {kind} `{name}`{nearest}; there are {known}");
+    ConfigError::Invalid(problem).into()
 }

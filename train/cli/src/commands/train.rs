@@ -27,6 +27,7 @@ use crate::comparison::comparison;
 use crate::hub::hub;
 use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
+use crate::screen::counted;
 use crate::{describe, folders, out, records};
 
 pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
@@ -105,6 +106,7 @@ fn print_plan<L>(state: &State<L>, learner: &str, gpu: &Gpu, arguments: &TrainAr
 
 fn introduction<L>(state: &State<L>, learner: &str, gpu: &Gpu) -> String {
     let (game, steps) = (&state.config.game.name, state.config.train.steps);
+    let steps = counted(steps, "step");
     let from = match state.step {
         0 => String::new(),
         step => format!(", from step {step} on"),
@@ -114,7 +116,7 @@ fn introduction<L>(state: &State<L>, learner: &str, gpu: &Gpu) -> String {
         false => "",
     };
     let device = &gpu.caps().name;
-    format!("{game}: {steps} steps of {learner}{from}; on {device}{software}")
+    format!("{game}: {steps} of {learner}{from}; on {device}{software}")
 }
 
 /// Starts or resumes a run. `learner` describes a step and what is trained.
@@ -198,7 +200,7 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     if records::steps(records).next().is_some() && !records::steps(records).any(has_learned) {
         let why = match has_language {
             true => {
-                "in no step did the returns of a group differ (docs/health-checks.md, no-variance)"
+                "in no step did the returns of a group differ (no-variance in `lapwing help health-checks`)"
             }
             false => "there were never as many turns as dqn.start requires",
         };

@@ -1,11 +1,10 @@
 //! Checks of values: the ranges that the sections declare, and what depends on several values.
 
-use lapwing_env::GameOptions;
-use lapwing_env::OptionRange::{self, Positive, Real, Whole};
+use lapwing_env::OptionRange::{self, Real};
 use lapwing_learn::config::Sampling;
 use toml::{Table, Value};
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, reference};
 
 /// Refuses values that no run could use.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -23,13 +22,25 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let is_name = !name.is_empty() && !name.contains(['/', '\\']);
     let wanted = "a name for a directory, without slashes";
     ensure(is_name, "name", name, wanted)?;
-    within("lora.rank", &(lora.rank as i64).into(), &Whole(1, 1 << 16))?;
-    within("lora.alpha", &lora.alpha.into(), &Positive(f64::MAX))?;
+    let values = Table::try_from(config).expect("read from a table");
+    for (section, option) in reference::keys() {
+        // A list of tables, or one.
+        let tables = match values.get(section) {
+            Some(Value::Array(list)) => list.iter().filter_map(Value::as_table).collect(),
+            one => Vec::from_iter(one.and_then(Value::as_table)),
+        };
+        let key = reference::dotted(section, option.name);
+        for (table, range) in tables
+            .iter()
+            .flat_map(|t| option.range.iter().map(move |r| (t, r)))
+        {
+            within(&key, &table[option.name], range)?;
+        }
+    }
     let targets = lora.targets.check();
     targets.map_err(|reason| ConfigError::Invalid(format!("key `lora.targets`: {reason}")))?;
 
     for one in mix {
-        section("mix", one)?;
         let ends = one.until == 0 || one.until > one.from;
         let wanted = format!("0, or above mix.from, which is {}", one.from);
         ensure(ends, "mix.until", one.until, wanted)?;
@@ -42,7 +53,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         );
         ensure(sum <= 1.0 + 1e-9, "mix.share", one.share, wanted)?;
     }
-    section("policy", policy)?;
     let [coldest, warmest] = policy.temperature_range;
     let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;
@@ -52,7 +62,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let wanted = format!("a range that holds policy.temperature, which is {temperature}");
     ensure(holds, "policy.temperature_range", found, wanted)?;
 
-    section("train", train)?;
     let fits = train.sampling == Sampling::All || train.learn <= train.group_size;
     let wanted = format!("at most train.group_size, which is {}", train.group_size);
     ensure(fits, "train.learn", train.learn, wanted)?;
@@ -81,30 +90,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let wanted = format!("at least {}", reply + 1);
     ensure(tokens > reply, "train.tokens_per_batch", tokens, wanted)?;
 
-    section("value", value)?;
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
-    section("dqn", dqn)?;
     let wanted = format!("at most dqn.capacity, which is {}", dqn.capacity);
     ensure(dqn.start <= dqn.capacity, "dqn.start", dqn.start, wanted)?;
-    section("pqn", &config.pqn)?;
-    section("credit", &config.credit)?;
-    section("critic", &config.critic)?;
-    section("eval", eval)?;
     let is_temperature = eval.temperature == 0.0 || (1e-3..=1e3).contains(&eval.temperature);
     let wanted = "0, or a number from 0.001 to 1000";
-    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)?;
-    section("checkpoint", &config.checkpoint)
-}
-
-/// Refuses numbers outside the ranges that the section declares.
-fn section<S: GameOptions>(name: &str, values: &S) -> Result<(), ConfigError> {
-    let values = Table::try_from(values).expect("read from a table");
-    S::LIST.iter().try_for_each(|option| {
-        let key = format!("{name}.{}", option.name);
-        let mut ranges = option.range.iter();
-        ranges.try_for_each(|range| within(&key, &values[option.name], range))
-    })
+    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)
 }
 
 /// Refuses a number, or a list with one, outside this range.

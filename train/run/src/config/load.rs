@@ -41,9 +41,11 @@ impl Config {
         for (origin, table) in source.layers {
             layered.overlay("", table, &origin)?;
         }
-        // A file with every value was written by lapwing.
+        // A file with every value that has an effect was written by lapwing.
+        let idle = unused::keys(&read(layered.table.clone()).expect("read after each change"));
         let said = |key: &String| matches!(layered.origins.get(key), Some(Origin::File(_)));
-        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(said);
+        let is_said = |key: &String| said(key) || idle.contains(key);
+        let is_whole = source.run.is_some() || all_values(&defaults()).iter().all(is_said);
         if is_whole {
             for origin in layered.origins.values_mut() {
                 *origin = Origin::Written(origin.to_string());
@@ -128,7 +130,7 @@ impl Config {
     }
 
     /// Checks the game's options and adds the values of omitted ones.
-    fn resolve_game(&mut self) -> Result<(), ConfigError> {
+    pub(super) fn resolve_game(&mut self) -> Result<(), ConfigError> {
         self.game = GameConfig::of(&*self.game.scenario()?);
         for mix in &self.mix {
             mix.scenario(&self.game)?;
@@ -269,7 +271,7 @@ impl Layered {
     }
 }
 
-fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
+pub(super) fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
     let mut names = key.split('.');
     let mut value = root.get_mut(names.next()?)?;
     for name in names {
@@ -289,10 +291,6 @@ fn in_words(message: &str) -> &str {
         "a boolean" => "true or false",
         "a string" => "a text",
         "a sequence" => "a list",
-        // The only value of two types.
-        other if other.contains("untagged enum Targets") => {
-            "\"all-linear\", a list of names, or a pattern"
-        }
         other => other,
     }
 }

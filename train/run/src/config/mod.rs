@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod reference;
 mod request;
 mod resolved;
 #[cfg(test)]
@@ -25,16 +26,17 @@ use crate::base::source::ModelSource;
 
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
+pub use reference::{explain, keys};
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};
 
 lapwing_env::options! {
     /// The config of a run. A run directory holds it, and training from it makes the same run again.
     pub struct Config;
-    /// Names the run directory: the preset's name, or the stem of the file.
+    /// Names the run directory `runs/NAME-SEED`, so it has no slashes. If omitted, the name of the preset, file or game.
     name: String = "run".to_owned();
     /// The learner: `ms-grpo` for a language model; `dqn` or `pqn` for a network without language, for comparison
-    /// (docs/value-learners.md).
+    /// (`lapwing help value-learners`).
     learner: LearnerKind = LearnerKind::default();
     /// The language model.
     model: ModelChoice = ModelChoice::default();
@@ -70,11 +72,11 @@ lapwing_env::options! {
     /// The language model.
     pub struct ModelChoice;
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout. Empty: the
-    /// built-in model, so that training needs no download.
+    /// built-in model, so that training needs no download. Refused beside `model.repo`.
     dir: Option<PathBuf> = None, with "optional";
     /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision` with a branch, tag or
     /// commit. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
-    /// always means the same model. Empty: none.
+    /// always means the same model. Empty: none. Refused beside `model.dir`.
     repo: Option<Repository> = None, with "optional";
     /// A directory with a PEFT adapter to start from, for playing or training. The KL reference is then the model with
     /// this adapter at the start, and rank, alpha and layers are the adapter's instead of those of `[lora]`. Empty:
@@ -106,11 +108,12 @@ lapwing_env::options! {
     pub struct EvalConfig;
     /// Episodes, each on its own scene. The paper: 50.
     episodes: usize = 50, in Whole(1, MOST_EPISODES);
-    /// Training steps between two evaluations; 0: only before the first step and after the last.
+    /// Training steps between two evaluations; 0: only before the first step and after the last. 50: our
+    /// choice.
     every: usize = 50;
-    /// The seed of the scenes. Different runs with the same seed play the same scenes.
+    /// The seed of the scenes, 0 to 2^63 - 1. Runs with the same seed play the same scenes, so their results can be compared.
     seed: u64 = 1;
-    /// Sampling temperature; 0 is greedy. 1: the trained policy itself.
+    /// Sampling temperature: 0, which is greedy, or 0.001 to 1000. 1: the trained policy itself.
     temperature: f64 = 1.0;
 }
 
@@ -145,7 +148,7 @@ lapwing_env::options! {
     /// Records in addition to `metrics.jsonl`.
     pub struct RecordConfig;
     /// Complete episodes in `episodes.jsonl`, of each evaluation and of each group of the step after it. 4: enough for
-    /// an impression.
+    /// an impression. No effect with `all_episodes`.
     episodes: usize = 4;
     /// Keep every episode of every step. Off, because a long run writes gigabytes.
     all_episodes: bool = false;

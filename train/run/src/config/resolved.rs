@@ -1,13 +1,16 @@
 //! A config with the origins of its values and notes for the user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
+use lapwing_env::GameOption;
 use lapwing_model::read_text;
 use lapwing_play::ReplyForm;
+use toml::Table;
 
-use super::Config;
+use super::load::find;
+use super::{Config, reference, unused};
 
 /// Room for two sentences and an action in tags.
 const REPLY_TOKENS: usize = 64;
@@ -55,8 +58,31 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Returns the config as TOML, with a comment on the origin of each value.
+    /// Returns the sections that have an effect as TOML. A comment beside each value has its origin, its default if that
+    /// differs, and whether it has no effect.
     pub fn to_toml(&self) -> String {
+        let idle = unused::keys(&self.config);
+        let is_effective = |(section, key): &(&str, &GameOption)| {
+            !idle.contains(&reference::dotted(section, key.name))
+        };
+        let in_effect = reference::keys().into_iter().filter(is_effective);
+        let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
+        let is_shown = |part: &&str| {
+            let heading = part.lines().next().unwrap_or_default();
+            let name = heading.trim_matches(['[', ']']).split('.').next();
+            let in_effect = || in_effect.contains(name.unwrap_or_default());
+            // A heading alone is that of an empty table.
+            !heading.starts_with('[') || in_effect() && part.contains('\n')
+        };
+        let all = self.config.to_toml();
+        let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
+        let mut defaults = Config::default();
+        defaults.game.name = self.config.game.name.clone();
+        // An external game may need options, and has no defaults without them.
+        let _ = defaults.resolve_game();
+        let mut defaults = Table::try_from(defaults).expect("plain values");
+        // The name's default is that of the preset, file or game.
+        defaults.remove("name");
         let (mut section, mut list) = (String::new(), None);
         let line = |line: &str| {
             // A list of tables is one value.
@@ -76,13 +102,21 @@ impl Resolved {
             }
             // A text of several lines gets no comment, because the comment would become part of it.
             let whole: Option<toml::Table> = line.parse().ok();
-            let key = whole.as_ref().and_then(|table| table.keys().next());
-            let Some(key) = key else {
+            let Some((key, value)) = whole.and_then(|table| table.into_iter().next()) else {
                 return format!("{line}\n");
             };
-            format!("{line}  # {}\n", self.origin(&format!("{section}{key}")))
+            let key = format!("{section}{key}");
+            let mut comment = self.origin(&key);
+            let default = find(&mut defaults, &key).filter(|default| **default != value);
+            if let Some(default) = default.filter(|_| self.origins.contains_key(&key)) {
+                comment += &format!(" (default {default})");
+            }
+            if idle.contains(&key) {
+                comment += ", no effect";
+            }
+            format!("{line}  # {comment}\n")
         };
-        self.config.to_toml().lines().map(line).collect()
+        parts.join("\n\n").lines().map(line).collect()
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a

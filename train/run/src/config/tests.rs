@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use insta::assert_snapshot;
+use lapwing_env::GameOptions;
 use proptest::prelude::*;
+use toml::Table;
 
 use super::{Config, PRESETS, Resolved};
 use crate::base::source::ModelSource;
@@ -419,14 +421,114 @@ fn every_value_says_where_it_comes_from() {
     assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
     for line in [
         "name = \"snake\"  # default",
-        "lr = 0.0005  # the preset snake",
-        "steps = 3  # --set",
+        "lr = 0.0005  # the preset snake (default 0.00001)",
+        "steps = 3  # --set (default 700)",
         "a = 1  # --set",
-        "size = 6  # the preset snake",
+        "size = 6  # the preset snake (default 10)",
         "agents = 1  # default",
+        "clip_low = 0.2  # default, no effect",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
+}
+
+/// A saved output makes the same run, without notes on values that the user did not choose.
+#[test]
+fn sections_without_effect_are_left_out() {
+    let sections = |request: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        let text = Config::resolve(request, &settings).unwrap().to_toml();
+        let saved = files(&[("mine.toml", &text)], "mine.toml").unwrap();
+        assert_eq!(saved.notes, [""; 0], "{text}");
+        let headings = text.lines().filter_map(|line| line.strip_prefix('['));
+        let headings: Vec<&str> = headings.map(|line| line.trim_end_matches(']')).collect();
+        headings.join(" ")
+    };
+    let shared = "eval checkpoint record";
+    let learner = "model lora game game.options policy train credit";
+    assert_eq!(sections("frozen-lake", &[]), format!("{learner} {shared}"));
+    let critic = sections("frozen-lake", &["credit.method=critic"]);
+    assert_eq!(critic, format!("{learner} critic {shared}"));
+    let whole = sections("frozen-lake", &["train.weights=all", "train.lr=1e-4"]);
+    assert_eq!(whole, format!("{} {shared}", learner.replace("lora ", "")));
+    let value = "game game.options train value";
+    assert_eq!(sections("snake-dqn", &[]), format!("{value} dqn {shared}"));
+    assert_eq!(sections("snake-pqn", &[]), format!("{value} pqn {shared}"));
+}
+
+/// The part of `docs/configuration.md` that `LAPWING_WRITE_DOCS=1 cargo test -p lapwing-train reference` writes.
+#[test]
+fn the_reference_of_all_keys_is_documented() {
+    const BEGIN: &str = "<!-- keys: begin -->\n";
+    const END: &str = "<!-- keys: end -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (head, rest) = page.split_once(BEGIN).expect(BEGIN);
+    let (_, tail) = rest.split_once(END).expect(END);
+    let (mut text, mut section) = (String::new(), None);
+    for (of, key) in super::keys() {
+        if section != Some(of) {
+            let meaning = Config::LIST.iter().find(|option| option.name == of);
+            let meaning = meaning.map_or("", |option| option.meaning);
+            text += &match of {
+                "" => "### Outside of sections\n\n".to_owned(),
+                "mix" => format!("\n### `[[mix]]`\n\n{meaning}\n\n"),
+                _ => format!("\n### `[{of}]`\n\n{meaning}\n\n"),
+            };
+            text += "| key | default | values | meaning |\n|---|---|---|---|\n";
+            section = Some(of);
+        }
+        let default = match (key.default)() {
+            serde_json::Value::Null => String::new(),
+            value => format!("`{value}`"),
+        };
+        let (name, values, meaning) = (key.name, key.wanted(), key.meaning);
+        assert!(
+            !values.contains("expected") && !values.is_empty(),
+            "{name}: {values}"
+        );
+        text += &format!("| `{name}` | {default} | {values} | {meaning} |\n");
+    }
+    let wanted = format!("{head}{BEGIN}{text}{END}{tail}");
+    if std::env::var_os("LAPWING_WRITE_DOCS").is_some() {
+        return std::fs::write(path, wanted).unwrap();
+    }
+    assert_eq!(
+        page, wanted,
+        "docs/configuration.md; LAPWING_WRITE_DOCS=1 writes the keys"
+    );
+}
+
+#[test]
+fn keys_are_explained() {
+    let keys = |name: &str| -> String {
+        let game = lapwing_env::find("snake").unwrap().options;
+        let keys = super::explain(name, game).map(|keys| {
+            let keys: Vec<String> = keys.into_iter().map(|(key, _)| key).collect();
+            keys.join(" ")
+        });
+        keys.unwrap_or_else(|error| error.to_string())
+    };
+    assert_eq!(keys("train.lr"), "train.lr");
+    assert_eq!(keys("lr"), "train.lr critic.lr");
+    assert_eq!(
+        keys("lora"),
+        "lora.rank lora.alpha lora.targets lora.rslora"
+    );
+    assert_eq!(keys("base"), "base");
+    assert!(keys("game").contains("game.name game.probe game.options game.options.size"));
+    assert_snapshot!(keys("train.lrr"), @"unknown key or section `train.lrr` (did you mean `train.lr`?); lapwing help configuration lists them");
+    assert!(keys("temperatur").contains("(did you mean `eval.temperature`?)"));
+    // The adapter's keys are declared apart from its struct.
+    let lora: Table = Table::try_from(Config::default().lora).unwrap();
+    for (_, key) in super::keys()
+        .into_iter()
+        .filter(|(section, _)| *section == "lora")
+    {
+        let default = toml::Value::try_from((key.default)()).unwrap();
+        assert_eq!(lora[key.name], default, "{}", key.name);
+    }
+    assert_eq!(lora.len(), 4);
 }
 
 #[test]
@@ -550,9 +652,9 @@ fn a_variant_is_played_as_the_preset_of_its_game_is() {
     let told = Config::resolve("snake-poison-apple", &[])
         .unwrap()
         .to_toml();
-    assert!(told.contains("apple_reward = -1.0  # the variant snake-poison-apple\n"));
+    assert!(told.contains("apple_reward = -1.0  # the variant snake-poison-apple (default 1.0)\n"));
     assert!(
-        told.contains("reply = \"word\"  # the preset snake\n"),
+        told.contains("reply = \"word\"  # the preset snake (default \"tags\")\n"),
         "{told}"
     );
 }
@@ -628,8 +730,6 @@ fn games_are_mixed_in_by_settings_and_by_files() {
     share = 1.0
     from = 3
     until = 0
-
-    [mix.options]
     "#);
     let (_dir, again) = file(&told);
     let again = load(&again, &[]).unwrap();

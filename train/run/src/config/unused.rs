@@ -1,13 +1,25 @@
 //! Values that the user set and that have no effect with the others.
 
+use std::collections::BTreeSet;
+
 use super::resolved::Resolved;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
-use super::Config;
+use super::{Config, reference};
 use serde::Serialize;
 use toml::Value;
 
-/// Returns a line for each of them.
+/// Returns the keys without effect.
+pub(super) fn keys(config: &Config) -> BTreeSet<String> {
+    let idle = idle(config).into_iter();
+    let own = idle.filter(|(_, what)| what.starts_with("has no effect"));
+    let keys = reference::keys().into_iter();
+    let others = keys.map(|(section, key)| reference::dotted(section, key.name));
+    let others = others.filter(|key| is_for_another(config.learner, key));
+    own.map(|(key, _)| key.to_owned()).chain(others).collect()
+}
+
+/// Returns a line for each of them that the user set.
 pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
     let learner = resolved.config.learner;
     let own = idle(&resolved.config).into_iter();
