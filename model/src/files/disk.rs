@@ -14,20 +14,20 @@ pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
     let file = open(path)?;
     let mut text = String::new();
     let read = file.take(largest + 1).read_to_string(&mut text);
-    read.map_err(|e| ModelError::file(path, e))?;
+    read.map_err(|e| ModelError::unreadable(path, e))?;
     if text.len() as u64 > largest {
         let problem = format!("larger than {} KiB", largest >> 10);
-        return Err(ModelError::file(path, problem));
+        return Err(ModelError::unreadable(path, problem));
     }
     Ok(text)
 }
 
 /// Opens a plain file. Opening a pipe could wait forever.
 pub(crate) fn open(path: &Path) -> Result<File, ModelError> {
-    let wrong = |e: std::io::Error| ModelError::file(path, e);
+    let wrong = |e: std::io::Error| ModelError::unreadable(path, e);
     match fs::metadata(path).map_err(wrong)?.is_file() {
         true => File::open(path).map_err(wrong),
-        false => Err(ModelError::file(path, "not a file")),
+        false => Err(ModelError::unreadable(path, "not a file")),
     }
 }
 

@@ -227,9 +227,9 @@ fn concurrent_runs_have_their_own_directories() {
     }
     for name in [
         "frozen-lake-1",
-        "frozen-lake-1-2",
-        "frozen-lake-1-3",
-        "frozen-lake-1-4",
+        "frozen-lake-2",
+        "frozen-lake-3",
+        "frozen-lake-4",
     ] {
         let run = home.join("runs").join(name);
         for file in [

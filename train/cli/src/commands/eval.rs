@@ -140,12 +140,10 @@ pub fn adapter_name(config: &Config) -> String {
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
-    let file = File::create_new(path).map_err(|error| {
-        let problem = match error.kind() {
-            io::ErrorKind::AlreadyExists => "it exists; choose another file".to_owned(),
-            _ => error.to_string(),
-        };
-        InputError::new(format!("--out {}", path.display()), problem)
+    let (path_, option) = (path.to_owned(), "--out");
+    let file = File::create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => RecordError::Exists { path: path_, option },
+        _ => write_error(path)(error),
     })?;
     Ok(BufWriter::new(file))
 }
@@ -244,7 +242,7 @@ fn by_other_player(
             let episodes = play_evaluation(scenario, &referee, seats, &mut player, &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
-                terminal.note(&format!("API: {account}"));
+                terminal.line(&format!("API: {account}"));
             }
             players.push(scores(
                 &format!("{name}{suffix}"),

@@ -33,7 +33,7 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
     let source = match &arguments.run {
         Some(run) => {
             let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
-            out::note(&format!("merges {}", adapter.display()));
+            out::status(&format!("merges {}", adapter.display()));
             config.model.source()?
         }
         None => {

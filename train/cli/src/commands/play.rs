@@ -77,7 +77,7 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
     let episodes = played(scenario, &referee, &seats, &mut [&mut player], terminal);
     // The cost is printed even after an error.
     if let Some(account) = player.account() {
-        out::note(&format!("API: {account}"));
+        out::status(&format!("API: {account}"));
     }
     let games = Games {
         scenario,

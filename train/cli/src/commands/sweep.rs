@@ -37,7 +37,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         }
     }
     let all = sweep.runs.len();
-    out::note(&format!(
+    out::status(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
         all - waiting.len(),
@@ -147,12 +147,12 @@ fn run_all(
                 fs::rename(unfinished(&answers), &answers)
                     .with_context(|| format!("cannot write {}", answers.display()))?;
             }
-            out::note(&outcome(&job, place, status));
+            out::status(&outcome(&job, place, status));
             let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
                 // After every run, in case this program is killed.
                 if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
-                    out::note(&format!("cannot write the results so far: {error:#}"));
+                    out::warning(&format!("the results so far cannot be written: {error:#}"));
                 }
                 if cell.is_done(place, &sweep.compare) {
                     continue;
@@ -171,7 +171,7 @@ fn run_all(
             printed = Instant::now();
             for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
                 let (step, steps) = (cell.steps_done(place), cell.config.train.steps);
-                out::note(&format!("{}: step {step}/{steps}", name(cell)));
+                out::status(&format!("{}: step {step}/{steps}", name(cell)));
             }
         }
     }
@@ -219,7 +219,7 @@ fn start<'a>(
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let verb = if is_probe { "probing" } else { "starts" };
-    out::note(&format!("{}: {verb}", name(cell)));
+    out::status(&format!("{}: {verb}", name(cell)));
     Ok(Job {
         cell,
         child: command.spawn().context("cannot start a run")?,

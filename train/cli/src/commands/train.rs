@@ -193,7 +193,7 @@ fn resume<L: Learner>(
 ) -> Result<(), Error> {
     let (saved, damaged) = checkpoint::latest(run.path());
     for error in &damaged {
-        terminal.note(&format!("skipped: {error}"));
+        terminal.note(&format!("skipped a checkpoint: {error}"));
     }
     let saved = match (saved, damaged.into_iter().next()) {
         (Some(saved), _) => saved,
@@ -236,7 +236,7 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     match report::write(&runs, &page) {
         Ok(_) => writeln!(out, "Its report is in {}", page.display())?,
         // The training has succeeded, and all is saved.
-        Err(error) => out::note(&format!("the report could not be written: {error}")),
+        Err(error) => out::warning(&format!("no report: {error}")),
     }
     Ok(())
 }

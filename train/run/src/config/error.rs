@@ -21,7 +21,7 @@ pub enum ConfigError {
         cure: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the config {0}")]
+    #[error(transparent)]
     Unreadable(lapwing_model::ModelError),
     /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
     #[error("{0}")]
@@ -63,11 +63,6 @@ impl ConfigError {
         ConfigError::Invalid(format!(
             "key `{key}` in {origin}: found {found}, wanted {wanted}"
         ))
-    }
-
-    /// Returns whether the argument is wrong, in contrast to a file that cannot be read.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, ConfigError::Unreadable(_))
     }
 }
 
