@@ -15,6 +15,7 @@ use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, PromptWriter, Referee, Seat};
 use lapwing_train::Config;
+use lapwing_train::record::{RecordError, write_error};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -140,9 +141,11 @@ pub fn adapter_name(config: &Config) -> String {
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
-    let (path_, option) = (path.to_owned(), "--out");
     let file = File::create_new(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => RecordError::Exists { path: path_, option },
+        io::ErrorKind::AlreadyExists => RecordError::Exists {
+            path: path.to_owned(),
+            option: "--out",
+        },
         _ => write_error(path)(error),
     })?;
     Ok(BufWriter::new(file))

@@ -12,7 +12,7 @@ use crate::args::{DeviceArgs, GenerateArgs};
 use crate::out;
 
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
-    let files = open(&arguments.model.model)?;
+    let (files, adapter) = open(&arguments.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(arguments, &files, tokenizer)?;
     let most = files.checkpoint.config().max_positions;
@@ -24,8 +24,8 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     }
     let mut loaded = LoadedModel::for_text(
         device,
-        &arguments.model,
         &files,
+        adapter.as_ref(),
         prompt.len(),
         max_new_tokens,
     )?;

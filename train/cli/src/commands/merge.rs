@@ -4,43 +4,31 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_play::Progress;
-use lapwing_train::Config;
 use lapwing_train::base::files::Files;
-use lapwing_train::record::directory::{self, Trained};
+use lapwing_train::record::directory;
 
-use super::loaded_model::{InputError, source};
-use crate::args::{self, MergeArgs};
+use super::loaded_model::{InputError, selected};
+use crate::args::MergeArgs;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
-    if let Some(run) = &arguments.run {
-        directory::is_run(run)?;
-    }
-    let given = arguments.run.as_deref().or(arguments.adapter.as_deref());
-    let given = given.expect("clap requires one of them");
-    let adapter = match args::learned(given)? {
-        Trained::Adapter(adapter) => adapter,
-        Trained::Model(model) => {
-            let problem = format!(
-                "there is no adapter to merge: the run trained all weights; its model is {}",
-                model.display()
-            );
-            return Err(InputError::new(given.display().to_string(), problem).into());
-        }
-    };
-    let source = match &arguments.run {
-        Some(run) => {
-            let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
-            out::status(&format!("merges {}", adapter.display()));
-            config.model.source()?
-        }
-        None => {
-            // Notes the adapter of a run.
-            args::adapter(given)?;
-            source(&arguments.model)
-        }
+    // Checked before anything is loaded.
+    directory::check_free(&arguments.out)?;
+    let MergeArgs {
+        run,
+        model,
+        adapter,
+        out,
+    } = arguments;
+    let (source, adapter) = selected(run, model, adapter)?;
+    let Some(adapter) = adapter else {
+        let model = source.name();
+        let problem = format!(
+            "the run trained all weights: there is no adapter to merge, and its model is {model}"
+        );
+        return Err(InputError::new("merge", problem).into());
     };
     let terminal = Terminal::new();
     let files = Files::of(&source, hub(), &terminal)?;
@@ -52,8 +40,8 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         terminal.done(done);
     };
     let checkpoint = &files.checkpoint;
-    checkpoint.merge(&adapter, &arguments.out, &mut progress)?;
+    checkpoint.merge(&adapter, out, &mut progress)?;
     drop(terminal);
-    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
+    writeln!(out::shown(), "The model is in {}.", out.display())?;
     Ok(())
 }

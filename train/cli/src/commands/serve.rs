@@ -21,7 +21,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     let key = key()?;
     // Before anything is loaded, because the port may be taken.
     let listener = listen(arguments)?;
-    let files = open(&arguments.model.model)?;
+    let (files, adapter) = open(&arguments.model)?;
     let most = files.checkpoint.config().max_positions;
     let context = arguments.context.unwrap_or(most);
     if context > most {
@@ -39,7 +39,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
         name: "the longest context",
         cure: "set --context lower",
     };
-    let loaded = LoadedModel::load(device, &arguments.model, &files, &capacity)?;
+    let loaded = LoadedModel::load(device, &files, adapter.as_ref(), &capacity)?;
     let options = ServeOptions {
         model: loaded.model,
         adapter: loaded.adapter,

@@ -17,6 +17,7 @@ use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
 use lapwing_train::record::directory;
 
+use super::loaded_model::InputError;
 use crate::args::{DeviceArgs, SweepArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
@@ -92,11 +93,11 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
         differences.push(format!("train.steps was {}, is {}", steps[0], steps[1]));
     }
     if !differences.is_empty() {
-        bail!(
-            "{} was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
-            path.display(),
+        let problem = format!(
+            "it was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
             differences.join("; ")
         );
+        return Err(InputError::new(path.display().to_string(), problem).into());
     }
     Ok(())
 }
