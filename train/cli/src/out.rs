@@ -61,22 +61,23 @@ pub fn quoted(name: &str) -> String {
 
 /// Prints a line about the state of the work on standard error, unless `--quiet` is given.
 pub fn status(text: &str) {
-    if !is_quiet() {
-        print_always(text);
-    }
+    unless_quiet(&line(text));
 }
 
-/// Prints something that the user may not expect on standard error, unless `--quiet` is given.
+/// Prints something that the user may not expect.
 pub fn note(text: &str) {
-    if !is_quiet() {
-        let _ = writeln!(io::stderr(), "{}", labelled("note", text));
-    }
+    unless_quiet(&labelled("note", text));
 }
 
-/// Prints a problem that does not end the command on standard error, unless `--quiet` is given.
+/// Prints a problem that does not end the command.
 pub fn warning(text: &str) {
+    unless_quiet(&labelled("warning", text));
+}
+
+fn unless_quiet(line: &str) {
     if !is_quiet() {
-        let _ = writeln!(io::stderr(), "{}", labelled("warning", text));
+        // Not eprintln, which panics if standard error is closed.
+        let _ = writeln!(io::stderr(), "{line}");
     }
 }
 

@@ -19,7 +19,7 @@ impl TextTable {
     }
 
     /// Creates a table from rows of cells with column names, which are the same in all rows.
-    pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
+    pub fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {
             let (names, cells): (Vec<N>, Vec<String>) = row.into_iter().unzip();

@@ -1,54 +1,43 @@
-//! Tips for options that other programs have and that are settings here.
+//! Tips for options of other programs that are settings here.
 
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Error};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use lapwing_train::config;
 
 use super::Cli;
 
-/// Options of other programs, and the settings that mean the same.
-const SETTINGS: [(&str, &str); 5] = [
+/// Options of other programs, and the settings that mean about the same.
+const SETTINGS: [(&str, &str); 4] = [
     ("batch-size", "train.groups"),
     ("episodes", "train.group_size"),
     ("epochs", "train.steps"),
     ("learning-rate", "train.lr"),
-    ("max-tokens", "policy.max_new_tokens"),
 ];
 
 /// Replaces the parser's guess at an unknown option by the setting of that name, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {
-    let mut words = std::env::args();
     let cli = Cli::command();
-    let command = words.find_map(|word| cli.find_subcommand(&word).cloned());
-    let has_settings =
-        |command: clap::Command| command.get_arguments().any(|a| a.get_id() == "set");
-    if error.kind() != ErrorKind::UnknownArgument || !command.is_some_and(has_settings) {
-        return error;
+    let command = std::env::args().find_map(|word| cli.find_subcommand(&word));
+    let has_settings = command.is_some_and(|c| c.get_arguments().any(|a| a.get_id() == "set"));
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && has_settings
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(key) = setting(option)
+    {
+        let tip = format!("this is a setting: --set {key}=VALUE");
+        error.remove(ContextKind::SuggestedArg);
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
     }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
-    let Some(key) = setting(option) else {
-        return error;
-    };
-    let tip = format!("this is a setting: --set {key}=VALUE");
-    error.remove(ContextKind::SuggestedArg);
-    error.insert(
-        ContextKind::Suggested,
-        ContextValue::StyledStrs(vec![StyledStr::from(tip)]),
-    );
     error
 }
 
 /// Returns the setting that an option such as `--lr` or `--group-size` means.
 fn setting(option: &str) -> Option<String> {
     let name = option.trim_start_matches('-');
-    let mut others = SETTINGS.iter();
-    match others.find(|(other, _)| *other == name) {
-        Some((_, key)) => Some((*key).to_owned()),
-        None => config::key_of_name(&name.replace('-', "_")),
-    }
+    let other = SETTINGS.iter().find(|(other, _)| *other == name);
+    let other = other.map(|(_, key)| (*key).to_owned());
+    other.or_else(|| config::key_of_name(&name.replace('-', "_")))
 }
 
 #[cfg(test)]

@@ -1,175 +1,109 @@
 //! `lapwing runs`: a table of runs.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::Result;
 use lapwing_lab::text_table::TextTable;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::jsonl;
 use lapwing_train::{Config, Error};
-use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::loaded_model::InputError;
 use crate::args::RunsArgs;
 use crate::{out, records};
 
-/// Levels of directories below that of a sweep: settings, and the runs of their seeds.
+/// The runs of a sweep are this far below `sweeps`.
 const LEVELS: usize = 3;
 
-#[derive(Debug, Serialize)]
-struct ListedRun {
-    run: PathBuf,
-    game: String,
-    model: String,
-    seed: u64,
-    /// Training steps completed.
-    step: usize,
-    /// Training steps of the config.
-    steps: usize,
-    is_running: bool,
-    /// The step of the best evaluation.
-    best_step: Option<usize>,
-    /// Its mean return.
-    best_return: Option<f64>,
-    /// Its success rate.
-    best_success_rate: Option<f64>,
-    #[serde(skip)]
-    begun: f64,
-}
+/// The names and values of a run's columns.
+type Columns = [(&'static str, Value); 10];
 
 /// Prints the runs below a directory in the order in which they were started.
 pub fn list(arguments: &RunsArgs) -> Result<()> {
     let place = &arguments.place;
-    let mut paths = Vec::new();
-    if let Err(error) = find(place, LEVELS, &mut paths) {
-        let problem = format!("cannot be read: {error}; `lapwing train` makes runs/NAME-1");
-        return Err(InputError::new(place.display().to_string(), problem).into());
-    }
     let mut runs = Vec::new();
-    for path in paths {
-        match ListedRun::read(&path) {
-            Ok(run) => runs.push(run),
-            Err(error) => out::warning(&format!("{} is not listed: {error}", path.display())),
-        }
-    }
-    runs.sort_by(|a, b| a.begun.total_cmp(&b.begun).then_with(|| a.run.cmp(&b.run)));
+    let mut list = |run: &Path| match columns(run) {
+        Ok(columns) => runs.push(columns),
+        Err(error) => out::warning(&format!("{} is not listed: {error}", run.display())),
+    };
+    find(place, LEVELS, &mut list).map_err(|error| {
+        let problem = format!("cannot be read: {error}; `lapwing train` makes runs/NAME-1");
+        InputError::new(place.display().to_string(), problem)
+    })?;
+    runs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let runs = runs.into_iter().map(|(_, columns)| columns);
     if arguments.json {
+        let object = |run: Columns| run.map(|(name, value)| (name.to_owned(), value));
+        let runs: Vec<Map<_, _>> = runs.map(|run| object(run).into_iter().collect()).collect();
         writeln!(out::raw(), "{}", serde_json::to_string_pretty(&runs)?)?;
         return Ok(());
     }
-    match runs.is_empty() {
-        true => out::status(&format!("there are no runs in {}", place.display())),
-        false => write!(out::shown(), "{}", table(&runs))?,
-    }
+    let cells = |run: Columns| run.map(|(name, value)| (name, cell(&value))).to_vec();
+    write!(out::shown(), "{}", TextTable::of(runs.map(cells)).text())?;
     Ok(())
 }
 
-/// Adds this run, or the runs below this directory.
-fn find(path: &Path, levels: usize, runs: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// Passes this run, or the runs below this directory, to `list`.
+fn find(path: &Path, levels: usize, list: &mut dyn FnMut(&Path)) -> io::Result<()> {
     if directory::is_run(path).is_ok() {
-        runs.push(path.to_owned());
+        list(path);
     } else if levels > 0 {
-        for entry in fs::read_dir(path)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                find(&path, levels - 1, runs)?;
-            }
-        }
+        let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+        let mut paths: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
+        paths.retain(|path| path.is_dir());
+        paths.sort();
+        paths
+            .iter()
+            .try_for_each(|path| find(path, levels - 1, list))?;
     }
     Ok(())
 }
 
-impl ListedRun {
-    fn read(run: &Path) -> Result<ListedRun, Error> {
-        let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
-        let (metrics, sessions) = (directory::metrics(run), directory::sessions(run));
-        let records = jsonl::read(&metrics)?;
-        // A run that has just been created has none.
-        let sessions: Vec<Session> = match sessions.exists() {
-            true => jsonl::read(&sessions)?,
-            false => Vec::new(),
-        };
-        let best = records::best(&records);
-        Ok(ListedRun {
-            run: run.to_owned(),
-            game: config.game.name.to_string(),
-            model: match sessions.last() {
-                Some(session) => session.model.clone(),
-                None => config.model.source()?.name(),
-            },
-            seed: config.train.seed,
-            step: records::steps(&records).last().map_or(0, |step| step.step),
-            steps: config.train.steps,
-            is_running: directory::is_in_use(run),
-            best_step: best.map(|best| best.step),
-            best_return: best.map(|best| best.play.return_mean),
-            best_success_rate: best.map(|best| best.play.success_rate),
-            begun: sessions.first().map_or(f64::MAX, |session| session.time),
-        })
-    }
+/// Returns the time of the first start of a run, and its columns.
+fn columns(run: &Path) -> Result<(f64, Columns), Error> {
+    let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
+    let records = jsonl::read(&directory::metrics(run))?;
+    // A run that has just begun has none.
+    let sessions: Vec<Session> = jsonl::read(&directory::sessions(run)).unwrap_or_default();
+    let (steps, best) = (config.train.steps, records::best(&records));
+    let step = records::steps(&records).last().map_or(0, |step| step.step);
+    let state = match directory::is_in_use(run) {
+        true => "running",
+        false if step < steps => "stopped",
+        false => "done",
+    };
+    let model = sessions.last().map(|session| session.model.clone());
+    let columns = [
+        ("run", run.to_string_lossy().into()),
+        ("game", config.game.name.to_string().into()),
+        ("model", model.into()),
+        ("seed", config.train.seed.into()),
+        ("step", step.into()),
+        ("steps", steps.into()),
+        ("state", state.into()),
+        ("best_return", best.map(|best| best.play.return_mean).into()),
+        (
+            "best_success",
+            best.map(|best| best.play.success_rate).into(),
+        ),
+        ("best_step", best.map(|best| best.step).into()),
+    ];
+    Ok((
+        sessions.first().map_or(f64::MAX, |first| first.time),
+        columns,
+    ))
 }
 
-fn table(runs: &[ListedRun]) -> String {
-    let mut table = TextTable::new(&[
-        "run",
-        "game",
-        "model",
-        "seed",
-        "steps",
-        "state",
-        "best return",
-        "success",
-        "at step",
-    ]);
-    for run in runs {
-        let state = match (run.is_running, run.step < run.steps) {
-            (true, _) => "running",
-            (false, true) => "stopped",
-            (false, false) => "done",
-        };
-        let number = |number: Option<f64>| number.map_or(String::new(), |x| format!("{x:.3}"));
-        table.row([
-            run.run.display().to_string(),
-            run.game.clone(),
-            run.model.clone(),
-            run.seed.to_string(),
-            format!("{}/{}", run.step, run.steps),
-            state.to_owned(),
-            number(run.best_return),
-            number(run.best_success_rate),
-            run.best_step.map_or(String::new(), |step| step.to_string()),
-        ]);
-    }
-    table.text()
-}
-
-#[cfg(test)]
-mod tests {
-    use insta::assert_snapshot;
-
-    use super::*;
-
-    #[test]
-    fn runs_are_listed() {
-        let run = |run: &str, step, best_step| ListedRun {
-            run: run.into(),
-            game: "frozen-lake".to_owned(),
-            model: "lapwing-base".to_owned(),
-            seed: 1,
-            step,
-            steps: 100,
-            is_running: false,
-            best_step,
-            best_return: best_step.map(|_| 0.96),
-            best_success_rate: best_step.map(|_| 0.96),
-            begun: 0.0,
-        };
-        let runs = [
-            run("runs/frozen-lake-1", 100, Some(75)),
-            run("runs/frozen-lake-2", 0, None),
-        ];
-        assert_snapshot!(table(&runs));
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.3}", number.as_f64().unwrap_or_default())
+        }
+        other => other.to_string(),
     }
 }

@@ -46,7 +46,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Makes a line of the parser's message: place, text and problem.
-    pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
+    pub fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let before = text.get(..at).unwrap_or_default();
         let number = before.matches('\n').count() + 1;
