@@ -40,7 +40,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let begin = |steps, out| [&WHOLE[..], &["--steps", steps, "--out", out]].concat();
     let trained = succeeds(home, &begin("2", "run"));
     assert!(
-        trained.out.contains("\nThe model is in run/model. "),
+        trained.out.contains("\nThe model is in run/model.\n"),
         "{}",
         trained.out
     );
@@ -142,7 +142,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     // Commands that need an adapter refuse it.
     assert_snapshot!(fails(home, &["eval", "--adapter", "run"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, &["score", "--adapter", "run/model", "--text", "x"]), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
-    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: merge: the run trained all weights: there is no adapter to merge, and its model is run/best");
+    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one");
     assert_snapshot!(fails(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, &[&WHOLE[..], &["--adapter", "lora"]].concat()), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
     let idle = [

@@ -1186,8 +1186,8 @@ fn command(row: &Row) -> String {
 const HEAD: &str = "# Error messages
 
 This page lists wrong input and the error message that `lapwing` prints for it, with the exit code in brackets: 2 if the
-input is wrong (the command line, a config, a file or directory that you name), 1 if something failed at run time. The test `train/cli/tests/errors.rs` writes this page from
-the program's output.
+input is wrong (the command line, a config, a file or directory that you name), 1 if something failed at run time. The
+test `train/cli/tests/errors.rs` writes this page from the program's output.
 ";
 
 #[test]

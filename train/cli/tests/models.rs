@@ -225,7 +225,7 @@ fn a_tokenizer_of_another_model_is_refused() {
     let refused = |content: &str, arguments: &[&str]| {
         fs::write(home.path().join("in.json"), content).unwrap();
         let ended = run(home.path(), arguments);
-        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.err);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{}", ended.err);
         ended.err
     };
     // Even if only token ids are needed.

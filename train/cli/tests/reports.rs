@@ -70,7 +70,7 @@ fn a_run_is_watched_reported_and_exported() {
     assert_snapshot!(told(run(home, &["report", "a", "a"])), @"The report is in lapwing-report.html");
     fs::write(home.join("lapwing-report.html"), "precious").unwrap();
     let refused = run(home, &["report", "a", "a"]);
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 2);
     assert_snapshot!(refused.err, @"error: lapwing-report.html exists, and lapwing did not make it: choose another place with --out");
     assert_snapshot!(told(run(home, &["report", "a", "a", "--out", "new/b.html"])), @"The report is in new/b.html");
 
@@ -104,7 +104,7 @@ fn damaged_files_are_named() {
     );
     fs::write(home.join("a/metrics.jsonl"), "odd\n").unwrap();
     let ended = run(home, &["watch", "a", "--once"]);
-    assert_eq!(ended.code, 1);
+    assert_eq!(ended.code, 2);
     assert_snapshot!(ended.err, @"error: a/metrics.jsonl: cannot be read: line 1: expected value at line 1 column 1");
     // The report names the skipped line.
     assert_eq!(run(home, &["report", "a"]).code, 0);

@@ -249,15 +249,8 @@ pub struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// Run directory. Its best adapter is merged into its model
-    #[arg(value_name = "RUN", required_unless_present = "adapter")]
-    pub run: Option<PathBuf>,
-    /// The model, if not the built-in one: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|OWNER/NAME", conflicts_with = "run")]
-    pub model: Option<String>,
-    /// The adapter: a directory of PEFT files, or a run
-    #[arg(long, value_name = "DIR|RUN", conflicts_with = "run")]
-    pub adapter: Option<PathBuf>,
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Write the merged model to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

@@ -37,12 +37,7 @@ impl InputError {
 
 /// Opens the files of the selected model, or of the built-in one, and reads its adapter.
 pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
-    let ModelArgs {
-        run,
-        model,
-        adapter,
-    } = arguments;
-    let (source, adapter) = selected(run, model, adapter)?;
+    let (source, adapter) = selected(arguments)?;
     let files = Files::of(&source, hub(), &Terminal::new())?;
     let adapter = adapter.map(|dir| files.adapter(&dir)).transpose()?;
     Ok((files, adapter))
@@ -50,17 +45,16 @@ pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
 
 /// Returns the selected model, or the built-in one, and the directory of its adapter. Those of a run are its model and its
 /// trained adapter, or its trained model.
-pub fn selected(
-    run: &Option<PathBuf>,
-    model: &Option<String>,
-    adapter: &Option<PathBuf>,
-) -> Result<(ModelSource, Option<PathBuf>)> {
-    let Some(run) = run else {
+fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
+    let Some(run) = &arguments.run else {
         let typed = |text: &String| ModelSource::typed(&args::model(text));
-        let model = model.as_ref().map_or(ModelSource::BuiltIn, typed);
-        let adapter = adapter.as_ref();
+        let model = arguments.model.as_ref();
+        let adapter = arguments.adapter.as_ref();
         let adapter = adapter.map(|dir| args::adapter("--adapter", dir));
-        return Ok((model, adapter.transpose()?));
+        return Ok((
+            model.map_or(ModelSource::BuiltIn, typed),
+            adapter.transpose()?,
+        ));
     };
     directory::is_run(run)?;
     let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;

@@ -4,35 +4,23 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_play::Progress;
-use lapwing_train::base::files::Files;
 use lapwing_train::record::directory;
 
-use super::loaded_model::{InputError, selected};
+use super::loaded_model::{InputError, open};
 use crate::args::MergeArgs;
-use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
     // Checked before anything is loaded.
     directory::check_free(&arguments.out)?;
-    let MergeArgs {
-        run,
-        model,
-        adapter,
-        out,
-    } = arguments;
-    let (source, adapter) = selected(run, model, adapter)?;
+    let (files, adapter) = open(&arguments.model)?;
     let Some(adapter) = adapter else {
-        let model = source.name();
-        let problem = format!(
-            "the run trained all weights: there is no adapter to merge, and its model is {model}"
-        );
-        return Err(InputError::new("merge", problem).into());
+        let problem =
+            "there is no adapter to merge: name one with --adapter, or a run that trained one";
+        return Err(InputError::new(files.name, problem).into());
     };
     let terminal = Terminal::new();
-    let files = Files::of(&source, hub(), &terminal)?;
-    let adapter = files.adapter(&adapter)?;
     let mut progress = |done, total| {
         if done == 1 {
             terminal.phase("merging", total, "tensors");
@@ -40,8 +28,8 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         terminal.done(done);
     };
     let checkpoint = &files.checkpoint;
-    checkpoint.merge(&adapter, out, &mut progress)?;
+    checkpoint.merge(&adapter, &arguments.out, &mut progress)?;
     drop(terminal);
-    writeln!(out::shown(), "The model is in {}.", out.display())?;
+    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
     Ok(())
 }

@@ -16,7 +16,7 @@ use lapwing_train::state::State;
 const GAMES: usize = 4;
 const TOKENS: usize = 512;
 /// The number of tokens that suffices.
-const SAMPLED: usize = 128;
+const SAMPLED: usize = 64;
 const SEED: u64 = 1;
 
 fn parameters(state: &State) -> &Parameters {
@@ -26,7 +26,7 @@ fn parameters(state: &State) -> &Parameters {
 
 /// Plays some games as in a rollout, and packs them as in an update.
 fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
-    let turns = (SAMPLED / GAMES / state.config.policy.max_new_tokens).max(2);
+    let turns = (SAMPLED / GAMES / state.config.policy.max_new_tokens).max(1);
     let world = state.world();
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use lapwing_train::{Config, ConfigError};
 use lapwing_train::record::directory;
+use lapwing_train::{Config, ConfigError};
 
 pub use comparison::SweepComparison;
 pub use results::SweepResults;
