@@ -571,7 +571,7 @@ impl Download<'_> {
     fn network(&self, reason: impl fmt::Display) -> ModelError {
         let endpoint = &self.hub.endpoint;
         self.error(format!(
-            "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again \
+            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again \
              (HF_HUB_OFFLINE=1 uses the cache without the network)"
         ))
     }

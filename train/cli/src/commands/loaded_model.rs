@@ -1,11 +1,10 @@
 //! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS, StoredAdapter};
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS, StoredAdapter, read_text};
 use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
@@ -187,10 +186,12 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Reads a JSON file or standard input.
 pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
     let wrong = |problem: String| InputError::new(origin(path), problem);
-    let text = read(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!("larger than {} MiB", MAX_BYTES >> 20)).into());
-    }
+    let text = match path == Path::new("-") {
+        true => {
+            io::read_to_string(io::stdin().take(MAX_BYTES)).map_err(|e| wrong(e.to_string()))?
+        }
+        false => read_text(path, MAX_BYTES)?,
+    };
     Ok(serde_json::from_str(&text).map_err(|e| wrong(format!("{wanted}: {e}")))?)
 }
 
@@ -200,15 +201,4 @@ pub fn origin(path: &Path) -> String {
         true => "standard input".to_owned(),
         false => path.display().to_string(),
     }
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin())
-    } else if std::fs::metadata(path)?.is_file() {
-        Box::new(File::open(path)?)
-    } else {
-        return Err(io::Error::other("not a plain file (- is standard input)"));
-    };
-    io::read_to_string(input.take(MAX_BYTES + 1))
 }
