@@ -9,13 +9,21 @@ use lapwing_tensor::GpuError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A file cannot be read, written or parsed, or a field or tensor in it is missing, wrong or not supported.
+    /// A file cannot be read or parsed, or a field or tensor in it is missing, wrong or not supported.
     #[error("{}: {problem}", .path.display())]
     File {
         /// The file, or the directory if the problem is that of several files.
         path: PathBuf,
         /// The problem, after the name of the field or tensor.
         problem: String,
+    },
+    /// A file or directory cannot be written.
+    #[error("{}: cannot be written: {reason}", .path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// The reason, with a hint if there is one.
+        reason: String,
     },
     /// The targets of an adapter are invalid or select no layer: the name or pattern, and the problem.
     #[error("target modules {0}")]
@@ -50,6 +58,11 @@ impl ModelError {
         ModelError::File { path, problem }
     }
 
+    /// Returns the error for a failed read.
+    pub(crate) fn unreadable(path: &Path, problem: impl Display) -> ModelError {
+        ModelError::file(path, format!("cannot be read: {problem}"))
+    }
+
     /// Returns the error for a failed write, with a hint if there is one.
     pub fn unwritable(path: &Path, error: std::io::Error) -> ModelError {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -58,12 +71,13 @@ impl ModelError {
             FileTooLarge => "; the system limits the size of files (ulimit -f): raise that",
             _ => "",
         };
-        ModelError::file(path, format!("cannot be written: {error}{hint}"))
+        let (path, reason) = (path.to_owned(), format!("{error}{hint}"));
+        ModelError::Write { path, reason }
     }
 
     /// Replaces the temporary path of a file by its final path.
     pub(crate) fn moved(mut self, from: &Path, to: &Path) -> ModelError {
-        if let ModelError::File { path, .. } = &mut self
+        if let ModelError::File { path, .. } | ModelError::Write { path, .. } = &mut self
             && let Ok(within) = path.strip_prefix(from)
         {
             *path = to.join(within);

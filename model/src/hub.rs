@@ -612,7 +612,8 @@ impl Download<'_> {
             false => "",
         };
         self.error(format!(
-            "cannot be downloaded from {endpoint}: {reason}; the bytes received so far are kept, so try again{hint}"
+            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; the bytes received so \
+             far are kept, so try again{hint}"
         ))
     }
 

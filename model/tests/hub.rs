@@ -306,7 +306,9 @@ fn partial_downloads_are_resumed() {
     stub.with(|manner| manner.cuts = vec![0, 0, 0, 0, 0, 30_000]);
     let error = get(&stub.hub(home.path()), "owner/name").unwrap_err();
     assert!(
-        error.starts_with("owner/name: cannot be downloaded from HUB: "),
+        error.starts_with(
+            "owner/name: there is no directory of that name, and it cannot be downloaded from HUB: "
+        ),
         "{error}"
     );
     assert!(
@@ -537,7 +539,7 @@ fn offline_uses_the_cache_only() {
     assert!(named.ends_with(hint), "{named}");
     let error = get(&hub, "owner/other").unwrap_err();
     assert!(
-        error.starts_with("owner/other: cannot be downloaded from HUB: "),
+        error.starts_with("owner/other: there is no directory of that name, and it cannot be downloaded from HUB: "),
         "{error}"
     );
     assert!(!error.contains("HF_HUB_OFFLINE"), "{error}");

@@ -46,8 +46,8 @@ impl ModelDirectory {
         if disk::exists(out) {
             match fs::read_dir(out).map(|mut entries| entries.next().is_none()) {
                 Ok(true) => (),
-                Ok(false) => return wrong("exists and is not empty; choose another directory"),
-                Err(_) => return wrong("exists and is not a directory; choose another name"),
+                Ok(false) => return wrong("exists and is not empty: choose another directory"),
+                Err(_) => return wrong("exists and is not a directory: choose another name"),
             }
         }
         let (config, weights) = (self.config(), &self.weights);

@@ -27,7 +27,7 @@ impl ModelDirectory {
                 continue;
             }
             let name = path.file_name().expect("an entry has a name").to_owned();
-            let bytes = read_file(&path, MAX_FILE).map_err(|e| ModelError::file(&path, e))?;
+            let bytes = read_file(&path, MAX_FILE).map_err(|e| ModelError::unreadable(&path, e))?;
             files.push((name, bytes));
         }
         Ok(CompanionFiles { files })
@@ -38,7 +38,7 @@ impl ModelDirectory {
     /// A link in an untrusted directory may lead to a private file, which would be published with the model. So links are
     /// followed only within the directory, or to the blobs of the Hugging Face cache that it is a snapshot of.
     pub(crate) fn beside_the_weights(&self) -> Result<Vec<PathBuf>, ModelError> {
-        let unreadable = |e: std::io::Error| ModelError::file(self.dir(), e);
+        let unreadable = |e: std::io::Error| ModelError::unreadable(self.dir(), e);
         let home = self.dir().canonicalize().map_err(unreadable)?;
         let is_snapshot = home.parent().is_some_and(|p| p.ends_with("snapshots"));
         let blobs = is_snapshot.then(|| home.join("../../blobs").canonicalize());

@@ -14,9 +14,9 @@ const TEMPORARY: &str = ".lapwing-";
 /// # Errors
 /// The file is not a regular file, is larger, is not UTF-8, or cannot be read. The error names it.
 pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
-    let wrong = |e: io::Error| ModelError::file(path, e);
+    let wrong = |e: io::Error| ModelError::unreadable(path, e);
     let bytes = read_file(path, largest).map_err(wrong)?;
-    String::from_utf8(bytes).map_err(|_| ModelError::file(path, "not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| ModelError::unreadable(path, "not UTF-8 text"))
 }
 
 /// Returns the bytes of a regular file of at most `largest` bytes.

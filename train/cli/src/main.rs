@@ -5,6 +5,7 @@ mod board;
 mod commands;
 mod comparison;
 mod describe;
+mod exit_code;
 mod folders;
 mod hub;
 mod interrupt;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
-use lapwing_train::{ConfigError, Error};
+use lapwing_train::Error;
 
 use args::{Cli, Command};
 use interrupt::Stopped;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     set_environment();
     quiet_panics();
     outlive_limits();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| args::with_setting(error).exit());
     out::set_quiet(cli.quiet);
     if cli.of_sweep {
         interrupt::end_with_parent();
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             out::error(&format!("{error:#}{}", hint(&error)));
-            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
+            ExitCode::from(exit_code::of(&error))
         }
     }
 }
@@ -70,6 +71,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),
+        Command::Runs(runs) => commands::runs::list(runs),
         Command::Config {
             config,
             explain,
@@ -150,15 +152,4 @@ fn hint(error: &anyhow::Error) -> &'static str {
         (.., Some(GpuError::OutOfMemory(_))) => " (train.tokens_per_batch, train.group_size)",
         _ => "",
     }
-}
-
-/// Whether the command line is at fault. clap uses the same exit status for its errors.
-fn is_usage(error: &anyhow::Error) -> bool {
-    // `Error` is transparent: the config error in it is no link of the chain.
-    let config = match error.downcast_ref::<Error>() {
-        Some(Error::Config(error)) => Some(error),
-        _ => error.downcast_ref(),
-    };
-    let is_device = matches!(error.downcast_ref(), Some(GpuError::NoSuchDevice { .. }));
-    is_device || config.is_some_and(ConfigError::is_usage)
 }

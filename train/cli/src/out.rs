@@ -59,11 +59,37 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-/// Prints a line on standard error, unless `--quiet` is given.
+/// Prints a line about the state of the work on standard error, unless `--quiet` is given.
+pub fn status(text: &str) {
+    unless_quiet(&line(text));
+}
+
+/// Prints something that the user may not expect.
 pub fn note(text: &str) {
+    unless_quiet(&labelled("note", text));
+}
+
+/// Prints a problem that does not end the command.
+pub fn warning(text: &str) {
+    unless_quiet(&labelled("warning", text));
+}
+
+fn unless_quiet(line: &str) {
     if !is_quiet() {
-        print_always(text);
+        // Not eprintln, which panics if standard error is closed.
+        let _ = writeln!(io::stderr(), "{line}");
     }
+}
+
+/// Returns a line such as `note: TEXT`.
+pub fn labelled(label: &str, text: &str) -> String {
+    let head = style(format!("{label}:")).for_stderr().bold();
+    let head = match label {
+        "error" => head.red(),
+        "warning" => head.yellow(),
+        _ => head.cyan(),
+    };
+    format!("{head} {}", line(text))
 }
 
 /// Prints a line on standard error, even if `--quiet` is given.
@@ -73,8 +99,7 @@ pub fn print_always(text: &str) {
 }
 
 pub fn error(text: &str) {
-    let name = style("error:").for_stderr().red().bold();
-    let _ = writeln!(io::stderr(), "{name} {}", line(text));
+    let _ = writeln!(io::stderr(), "{}", labelled("error", text));
 }
 
 /// Returns standard output for people, which escapes control characters.

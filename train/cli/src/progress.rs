@@ -79,10 +79,6 @@ impl Terminal {
         }
     }
 
-    pub fn line(&self, text: &str) {
-        self.print(&out::line(text));
-    }
-
     /// Prints a line with a styled head, such as `step 25/100`.
     pub fn headed(&self, head: StyledObject<String>, text: &str) {
         self.print(&format!("{}  {}", head.for_stderr(), out::line(text)));
@@ -95,6 +91,11 @@ impl Terminal {
             // An error means that standard error is closed.
             None => self.bars.println(text).unwrap_or_default(),
         }
+    }
+
+    /// Hides the bars while something else is printed.
+    pub fn hidden<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bars.suspend(print)
     }
 
     fn show_phase(&self, phase: &Phase) {
@@ -131,8 +132,12 @@ impl Progress for Terminal {
         }
     }
 
+    fn line(&self, text: &str) {
+        self.print(&out::line(text));
+    }
+
     fn note(&self, text: &str) {
-        self.line(text);
+        self.print(&out::labelled("note", text));
     }
 }
 

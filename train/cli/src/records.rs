@@ -19,6 +19,16 @@ pub fn evaluations(records: &[Record]) -> impl Iterator<Item = &Evaluation> {
     })
 }
 
+/// Returns the evaluation with the highest mean return, the earliest of equal ones.
+pub fn best(records: &[Record]) -> Option<&Evaluation> {
+    evaluations(records).reduce(|best, other| {
+        match other.play.return_mean > best.play.return_mean {
+            true => other,
+            false => best,
+        }
+    })
+}
+
 pub fn warnings(records: &[Record]) -> impl Iterator<Item = &Warning> {
     records.iter().filter_map(|record| match record {
         Record::Warning(warning) => Some(warning),

@@ -40,7 +40,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let begin = |steps, out| [&WHOLE[..], &["--steps", steps, "--out", out]].concat();
     let trained = succeeds(home, &begin("2", "run"));
     assert!(
-        trained.out.contains("\nThe model is in run/model. "),
+        trained.out.contains("\nThe model is in run/model.\n"),
         "{}",
         trained.out
     );
@@ -61,7 +61,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     // It is compared with the initial model.
     let examined = succeeds(home, &["eval", "run", "--json"]);
     assert!(
-        examined.err.starts_with("plays with run/best\n"),
+        examined.err.starts_with("note: plays with run/best\n"),
         "{}",
         examined.err
     );
@@ -142,8 +142,8 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     // Commands that need an adapter refuse it.
     assert_snapshot!(fails(home, &["eval", "--adapter", "run"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, &["score", "--adapter", "run/model", "--text", "x"]), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
-    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: the run trained all weights; its model is run/best");
-    assert_snapshot!(fails(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run: there is no adapter to merge: the run trained all weights; its model is run/best");
+    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one");
+    assert_snapshot!(fails(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, &[&WHOLE[..], &["--adapter", "lora"]].concat()), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
     let idle = [
         "config",
@@ -153,8 +153,8 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         "lora.rank=4",
     ];
     assert_snapshot!(succeeds(home, &idle).err, @r#"
-    train.lr = 0.0005 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
-    lora.rank (--set) has no effect with train.weights = "all", which trains no adapter
+    note: train.lr = 0.0005 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
+    note: lora.rank (--set) has no effect with train.weights = "all", which trains no adapter
     "#);
 }
 

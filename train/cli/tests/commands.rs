@@ -179,7 +179,7 @@ fn a_run_trains_an_adapter() {
             .retain(|key, _| !key.starts_with("seconds") && key != "time");
         line
     };
-    let again = lines("runs/frozen-lake-1-2/metrics.jsonl");
+    let again = lines("runs/frozen-lake-2/metrics.jsonl");
     let same = |lines: Vec<Value>| -> Vec<Value> { lines.into_iter().map(without_times).collect() };
     assert_eq!(same(metrics), same(again));
 }

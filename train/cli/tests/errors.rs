@@ -190,6 +190,16 @@ const COMMAND_LINE: &[Row] = &[
         ],
     ),
     row("no run to report on", nothing, &["report"]),
+    row(
+        "an option of other programs",
+        nothing,
+        &["train", "--lr", "0.1"],
+    ),
+    row(
+        "another one, close to one of ours",
+        nothing,
+        &["train", "--episodes", "3"],
+    ),
     row("an unknown shell", nothing, &["completions", "tcl"]),
     row("an unknown manual page", nothing, &["man", "trian"]),
 ];
@@ -531,6 +541,16 @@ const MODELS: &[Row] = &[
         &["train", "--model", "no/such/model"],
     ),
     row(
+        "a preset for a model of yours",
+        nothing,
+        &["train", "frozen-lake-paper"],
+    ),
+    row(
+        "a misspelt directory of models",
+        |d| write(d, "models/notes.txt", ""),
+        &["score", "--model", "models/mine", "--text", "a"],
+    ),
+    row(
         "a missing adapter to evaluate",
         nothing,
         &["eval", "--adapter", "no/such/adapter"],
@@ -722,6 +742,19 @@ const RUNS: &[Row] = &[
         &["train", "--out", "notes"],
     ),
     row(
+        "a run as an output directory",
+        |d| {
+            new_run(d);
+            write(d, "run/metrics.jsonl", "");
+        },
+        &["export", "run", "--format", "csv", "--out", "run"],
+    ),
+    row(
+        "a file as an output directory",
+        |d| write(d, "notes", ""),
+        &["train", "--out", "notes"],
+    ),
+    row(
         "an output directory with a checkpoint",
         model,
         &["pretrain", "--out", "model", "--steps", "1"],
@@ -756,6 +789,12 @@ const RUNS: &[Row] = &[
             write(d, "notes.html", "mine");
         },
         &["report", "run", "--out", "notes.html"],
+    ),
+    row("a missing directory of runs", nothing, &["runs"]),
+    row(
+        "a run and another adapter",
+        new_run,
+        &["score", "run", "--adapter", "adapter", "--text", "a"],
     ),
     row("a missing run to watch", nothing, &["watch", "runs/lake"]),
     row(
@@ -1166,9 +1205,9 @@ fn command(row: &Row) -> String {
 
 const HEAD: &str = "# Error messages
 
-This page lists wrong input and the error message that `lapwing` prints for it, with the exit status in brackets: 2 if the
-command line or a config value is wrong, 1 for other errors. The test `train/cli/tests/errors.rs` writes this page from
-the program's output.
+This page lists wrong input and the error message that `lapwing` prints for it, with the exit code in brackets: 2 if the
+input is wrong (the command line, a config, a file or directory that you name), 1 if something failed at run time. The
+test `train/cli/tests/errors.rs` writes this page from the program's output.
 ";
 
 #[test]

@@ -43,7 +43,7 @@ fn a_model_of_the_cache_is_used_by_its_name() {
     // A directory of that name comes first.
     fs::create_dir_all(home.path().join("owner/name")).unwrap();
     let arguments = ["score", "--ids", "ids.json", "--model", "owner/name"];
-    assert_snapshot!(fails(home.path(), &arguments), @"error: owner/name/config.json: No such file or directory (os error 2)");
+    assert_snapshot!(fails(home.path(), &arguments), @"error: owner/name/config.json: cannot be read: No such file or directory (os error 2)");
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn an_unavailable_model_is_named_with_a_hint() {
     assert_eq!(code, 1);
     assert_snapshot!(error, @"error: owner/name: it is not in the cache cache, and HF_HUB_OFFLINE is set: unset it once, or name a directory");
     let (code, error) = told(&["eval", "--model", "name"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert_snapshot!(error, @"error: there is no model directory name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); a repository of the Hugging Face hub is named OWNER/name");
     let (code, error) = told(&["eval", "--set", "model.dir=owner/name"]);
-    assert_eq!(code, 1);
-    assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name, or model.repo");
+    assert_eq!(code, 2);
+    assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name@main");
     let (code, error) = told(&["eval", "--set", "model.repo=a/b", "--set", "model.dir=b"]);
     assert_eq!(code, 2);
     assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b", wanted none beside model.dir, which is "b""#);

@@ -74,11 +74,10 @@ fn a_text_is_scored_token_by_token() {
     let home = tempfile::tempdir().unwrap();
     let ended = run(home.path(), &["score", "--text", "go left or right"]);
     assert_eq!(ended.code, 0);
-    let told: Vec<&str> = ended.err.lines().collect();
-    assert!(told[0].starts_with("needs up to "), "{told:?}");
+    // The memory is ample.
     assert_eq!(
-        told[1..],
-        ["model lapwing-base: qwen2, 242,880 parameters, 29 matrices in f16"]
+        ended.err,
+        "model lapwing-base: qwen2, 242,880 parameters, 29 matrices in f16\n"
     );
     // The numbers depend on the device, and are those of --json.
     let scored = json_of(
@@ -216,8 +215,8 @@ fn a_merged_model_scores_as_model_and_adapter() {
         );
     }
     let again = run(home.path(), &arguments);
-    assert_eq!(again.code, 1);
-    assert_snapshot!(again.err, @"error: merged: exists and is not empty; choose another directory");
+    assert_eq!(again.code, 2);
+    assert_snapshot!(again.err, @"error: merged exists and is not empty: choose another place with --out");
 }
 
 #[test]
@@ -226,7 +225,7 @@ fn a_tokenizer_of_another_model_is_refused() {
     let refused = |content: &str, arguments: &[&str]| {
         fs::write(home.path().join("in.json"), content).unwrap();
         let ended = run(home.path(), arguments);
-        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.err);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{}", ended.err);
         ended.err
     };
     // Even if only token ids are needed.

@@ -26,7 +26,7 @@ fn an_output_directory_that_cannot_be_written_is_named() {
     let ended = run(home.path(), &train);
     assert_eq!(ended.code, 1);
     #[cfg(unix)]
-    assert_snapshot!(ended.last(), @"error: cannot write file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+    assert_snapshot!(ended.last(), @"error: file/run: cannot be written: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
 }
 
 /// The variables hide all drivers of Vulkan and OpenGL on Linux.

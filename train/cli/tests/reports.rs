@@ -70,8 +70,8 @@ fn a_run_is_watched_reported_and_exported() {
     assert_snapshot!(told(run(home, &["report", "a", "a"])), @"The report is in lapwing-report.html");
     fs::write(home.join("lapwing-report.html"), "precious").unwrap();
     let refused = run(home, &["report", "a", "a"]);
-    assert_eq!(refused.code, 1);
-    assert_snapshot!(refused.err, @"error: lapwing-report.html is there, and lapwing did not make it: choose another place with --out, or move it away");
+    assert_eq!(refused.code, 2);
+    assert_snapshot!(refused.err, @"error: lapwing-report.html exists, and lapwing did not make it: choose another place with --out");
     assert_snapshot!(told(run(home, &["report", "a", "a", "--out", "new/b.html"])), @"The report is in new/b.html");
 
     assert_snapshot!(told(run(home, &["export", "a", "--format", "csv"])), @"
@@ -104,8 +104,8 @@ fn damaged_files_are_named() {
     );
     fs::write(home.join("a/metrics.jsonl"), "odd\n").unwrap();
     let ended = run(home, &["watch", "a", "--once"]);
-    assert_eq!(ended.code, 1);
-    assert_snapshot!(ended.err, @"error: cannot read a/metrics.jsonl: line 1: expected value at line 1 column 1");
+    assert_eq!(ended.code, 2);
+    assert_snapshot!(ended.err, @"error: a/metrics.jsonl: cannot be read: line 1: expected value at line 1 column 1");
     // The report is written without the line, and names it.
     let ended = run(home, &["report", "a"]);
     assert_eq!(

@@ -93,12 +93,43 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
 
     let trained = succeeds(home, &[&SMALL[..], &["--quiet"]].concat());
     assert_eq!(trained.err, "");
+    let best = "The best adapter (step ";
+    assert!(
+        trained.out.contains(best)
+            && trained
+                .out
+                .contains(") is in my run/best. Watch it play:\n"),
+        "{}",
+        trained.out
+    );
     assert!(trained.out.contains(" play 'my run'\n"), "{}", trained.out);
+
+    // The commands that take a model take its trained adapter.
+    for command in [
+        &["score", "--text", "a"][..],
+        &["generate", "--prompt", "a", "--greedy"],
+    ] {
+        let of_run = succeeds(home, &[command, &["my run"]].concat());
+        let of_best = succeeds(home, &[command, &["--adapter", "my run/best"]].concat());
+        assert_eq!(of_run.out, of_best.out);
+        let note = "note: uses my run/best\n";
+        assert!(of_run.err.starts_with(note), "{}", of_run.err);
+    }
+    let listed = json(home, &["runs", ".", "--json"]);
+    assert_eq!(listed[0]["run"], "./my run");
+    assert_eq!(
+        (&listed[0]["step"], &listed[0]["steps"]),
+        (&1.into(), &1.into())
+    );
+    assert!(
+        listed[0]["best_return"].is_number() && listed[1].is_null(),
+        "{listed}"
+    );
 
     // A run is evaluated with its best adapter, which is noted.
     let examined = succeeds(home, &["eval", "my run", "--json"]);
     assert!(
-        examined.err.starts_with("plays with my run/best\n"),
+        examined.err.starts_with("note: plays with my run/best\n"),
         "{}",
         examined.err
     );
@@ -110,7 +141,7 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
     assert_eq!(found["return_mean"], named["return_mean"]);
     let base = succeeds(home, &["eval", "my run/config.toml", "--json"]);
     assert!(
-        base.err.starts_with("plays with the initial model of my run, because its config.toml is given; to play with the trained one, give the directory my run\n"),
+        base.err.starts_with("note: plays with the initial model of my run, because its config.toml is given; to play with the trained one, give the directory my run\n"),
         "{}",
         base.err
     );
@@ -155,7 +186,7 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
     assert!(
         again
             .err
-            .starts_with("repeats the run in ../my run, from its config.toml\n"),
+            .starts_with("note: repeats the run in ../my run, from its config.toml\n"),
         "{}",
         again.err
     );
@@ -190,6 +221,14 @@ fn a_config_keeps_absolute_paths_and_unused_variables_are_noted() {
         "policy.chat_template_kwargs.moood=1",
     ];
     let trained = succeeds(home.path(), &[&SMALL[..1], &SMALL[3..], &more].concat());
+    assert!(
+        trained
+            .out
+            .contains("Nothing was learned: train.steps is 0."),
+        "{}",
+        trained.out
+    );
+    assert!(!trained.out.contains("Watch it play"), "{}", trained.out);
     let note = "policy.chat_template_kwargs.moood has no effect: the model's chat template does not mention it\n";
     assert!(trained.err.contains(note), "{}", trained.err);
     let text = fs::read_to_string(home.path().join("my run/config.toml")).unwrap();
@@ -208,7 +247,7 @@ fn a_config_is_shown_and_loads_again() {
     );
     assert_eq!(
         shown.err,
-        "train.learn (mine.toml) has no effect with train.sampling = \"all\"\n"
+        "note: train.learn (mine.toml) has no effect with train.sampling = \"all\"\n"
     );
     for line in [
         "learn = 3  # mine.toml (default 25), no effect",

@@ -118,8 +118,8 @@ fn a_failed_run_does_not_lose_the_rest() {
     // A sweep with another config and the same name is refused.
     write(&longer.replace("train.group_size = 4", "train.group_size = 6"));
     let other = run(directory.path(), &["sweep", "trial.toml"]);
-    assert_eq!((other.code, other.out.as_str()), (1, ""));
-    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1 was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
+    assert_eq!((other.code, other.out.as_str()), (2, ""));
+    assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1: it was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
 }
 
 /// The base is beside the sweep file; the runs are below the current directory.

@@ -23,9 +23,9 @@ fn model(home: &Path) -> PathBuf {
     to
 }
 
-/// Returns the only line of an error with status 1.
+/// Returns the only line of an error of the input.
 fn refused(ended: Ended) -> String {
-    assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
+    assert_eq!((ended.code, &*ended.out), (2, ""), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     ended.err
 }

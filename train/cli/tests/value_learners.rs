@@ -78,7 +78,7 @@ fn a_network_is_trained_evaluated_and_played() {
         assert!(step["td_loss"].as_f64().unwrap() > 0.0 && step.get("kl").is_none());
 
         let examined = run(home, &["eval", "net", "--json"]);
-        assert_eq!(examined.err, "plays with net/best.safetensors\n");
+        assert_eq!(examined.err, "note: plays with net/best.safetensors\n");
         let examined: Value = serde_json::from_str(&examined.out).unwrap();
         // The test scenes of the run, and not those of its evaluations.
         let test = fs::read(net.join("test.json")).unwrap();

@@ -96,7 +96,7 @@ mod tests {
 
         // The event file of a run in progress is kept; CSV files can be written.
         let first = export(&path, Format::TensorBoard, None).unwrap();
-        assert_snapshot!(text(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done, or choose another directory with --out");
+        assert_snapshot!(text(export(&path, Format::TensorBoard, None).unwrap_err()), @"DIR/run is in use by another lapwing: wait until it is done");
         export(&path, Format::Csv, None).unwrap();
         drop(run);
         for format in [Format::TensorBoard, Format::Csv] {
@@ -120,7 +120,7 @@ mod tests {
         let notes = path.join("csv/notes.txt");
         fs::write(&notes, "precious").unwrap();
         let before = fs::read(path.join("csv/steps.csv")).unwrap();
-        assert_snapshot!(text(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt is there, and lapwing did not make it: choose another place with --out, or move it away");
+        assert_snapshot!(text(export(&path, Format::Csv, None).unwrap_err()), @"DIR/run/csv/notes.txt exists, and lapwing did not make it: choose another place with --out");
         assert_eq!(fs::read(path.join("csv/steps.csv")).unwrap(), before);
         let mine = dir.path().join("mine");
         fs::create_dir(&mine).unwrap();
@@ -129,7 +129,7 @@ mod tests {
             let error = export(&path, format, Some(&mine)).unwrap_err();
             assert_eq!(
                 text(error),
-                "DIR/mine exists and is not empty: choose another directory with --out, or remove it"
+                "DIR/mine exists and is not empty: choose another place with --out"
             );
         }
         assert_eq!(fs::read(mine.join("steps.csv")).unwrap(), b"precious");

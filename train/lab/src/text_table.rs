@@ -19,7 +19,7 @@ impl TextTable {
     }
 
     /// Creates a table from rows of cells with column names, which are the same in all rows. Without rows it has no header.
-    pub(crate) fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
+    pub fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
         let mut table = TextTable { rows: Vec::new() };
         for row in rows {
             let (names, cells): (Vec<N>, Vec<String>) = row.into_iter().unzip();
@@ -86,13 +86,13 @@ impl TextTable {
         rows.iter().map(row).collect()
     }
 
-    /// Returns whether no cell of a column, except its name, starts with a letter, and one is not empty.
+    /// Returns whether no cell of a column, except its name, starts with a letter or as a path does, and one is not empty.
     fn is_numeric(&self, column: usize) -> bool {
         let cells = self.rows[1..].iter();
         let mut starts = cells
             .filter_map(|row| row[column].chars().next())
             .peekable();
-        starts.peek().is_some() && !starts.any(char::is_alphabetic)
+        starts.peek().is_some() && !starts.any(|c| c.is_alphabetic() || "./".contains(c))
     }
 }
 

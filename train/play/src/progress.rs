@@ -8,12 +8,16 @@ pub trait Progress {
     /// Reports how many units of the phase are done.
     fn done(&self, done: usize);
 
-    /// Reports something worth knowing.
+    /// Reports the state of the work.
+    fn line(&self, text: &str);
+
+    /// Reports something that the user may not expect.
     fn note(&self, text: &str);
 }
 
 impl Progress for () {
     fn phase(&self, _: &'static str, _: usize, _: &'static str) {}
     fn done(&self, _: usize) {}
+    fn line(&self, _: &str) {}
     fn note(&self, _: &str) {}
 }

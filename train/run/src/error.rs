@@ -155,7 +155,7 @@ impl From<SettingError> for Error {
 fn name_of_a_repository(dir: &Path) -> String {
     let text = dir.to_string_lossy();
     if Repository::parse(&text).is_some() {
-        return format!("; as a repository of the Hugging Face hub: --model {text}, or model.repo");
+        return format!("; as a repository of the Hugging Face hub: --model {text}@main");
     }
     match Repository::parse(&format!("owner/{text}")) {
         Some(_) => format!("; a repository of the Hugging Face hub is named OWNER/{text}"),

@@ -167,6 +167,11 @@ impl MemoryPlan {
         self.weights + self.arena + self.activations + self.optimiser
     }
 
+    /// Returns whether the run needs more than half of the memory that it may take, or more work to save memory.
+    pub fn is_tight(&self) -> bool {
+        self.recomputes || self.total() > self.allowed() / 2
+    }
+
     fn allowed(&self) -> u64 {
         self.memory
             .map_or(u64::MAX, |memory| memory - memory / HEADROOM)

@@ -183,7 +183,9 @@ impl State {
             });
         }
         let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
-        progress.note(&plan.to_string());
+        if trains || plan.is_tight() {
+            progress.line(&plan.to_string());
+        }
         let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter.as_deref());
         let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
         let (model, all) = match whole {

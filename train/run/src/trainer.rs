@@ -45,8 +45,8 @@ pub fn train<L: Learner>(
         // The first error is the one to report. After an error within a step, or with non-finite numbers, the last
         // checkpoint is better than the current state.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
-            true => progress.note(&format!("saved as it is, at step {}", state.step)),
-            false => progress.note("the last save is kept"),
+            true => progress.line(&format!("saved as it is, at step {}", state.step)),
+            false => progress.line("the last save is kept"),
         }
     })
 }

@@ -42,9 +42,25 @@ impl ConfigArgs {
         Ok(Config::resolve(&self.config, &settings)?)
     }
 
+    /// Does the same for a command that loads the model.
+    pub fn resolve_with_model(&self, own: Vec<String>) -> Result<Resolved, Error> {
+        let resolved = self.resolve(own)?;
+        let model = resolved.config.model.dir.as_deref();
+        match (resolved.origins.get("model.dir"), model) {
+            (Some(Origin::Preset(preset)), Some(dir)) if !dir.exists() => {
+                Err(ConfigError::Invalid(format!(
+                    "the preset {preset} has no model of its own: name one with --model, either a directory or a repository of \
+                     the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct, which is downloaded once"
+                ))
+                .into())
+            }
+            _ => Ok(resolved),
+        }
+    }
+
     /// Does the same, and if the config is that of a run, replaces its model by the trained one.
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
-        let mut resolved = self.resolve(own)?;
+        let mut resolved = self.resolve_with_model(own)?;
         if !resolved.config.learner.has_language() {
             if let Some(run) = resolved
                 .run
@@ -109,7 +125,10 @@ impl ConfigArgs {
             settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);
         }
         if let Some(dir) = &self.adapter {
-            settings.push(quoted("model.adapter", &adapter(dir)?.to_string_lossy()));
+            settings.push(quoted(
+                "model.adapter",
+                &adapter("--adapter", dir)?.to_string_lossy(),
+            ));
         }
         Ok(settings)
     }
@@ -141,12 +160,12 @@ pub fn learned(dir: &Path) -> Result<Trained, Error> {
     })
 }
 
-/// Returns the directory of the adapter that `--adapter` names. For a run it is the run's adapter, which is noted.
-pub fn adapter(dir: &Path) -> Result<PathBuf, Error> {
+/// Returns the directory of the adapter that this option names. For a run it is the run's adapter, which is noted.
+pub fn adapter(option: &str, dir: &Path) -> Result<PathBuf, Error> {
     match learned(dir)? {
         Trained::Adapter(adapter) => {
             if adapter != dir {
-                out::note(&format!("--adapter: uses {}", adapter.display()));
+                out::note(&format!("{option}: uses {}", adapter.display()));
             }
             Ok(adapter)
         }

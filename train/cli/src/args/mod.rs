@@ -2,6 +2,7 @@
 
 mod changes;
 mod players;
+mod tips;
 mod values;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use lapwing_train::{Config, Error};
 use changes::announced;
 pub use changes::{ConfigArgs, adapter, learned, model};
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
+pub use tips::with_setting;
 use values::{SHARE, TOKENS, WHOLE, number, whole};
 
 /// Train small language models to play text games, on any GPU or none
@@ -97,6 +99,8 @@ pub enum Command {
     Watch(WatchArgs),
     /// Export the metrics of a run as CSV or TensorBoard files
     Export(ExportArgs),
+    /// List runs with their game, model, steps and best evaluation
+    Runs(RunsArgs),
     /// Print every config value and its origin, or explain a key
     Config {
         #[command(flatten)]
@@ -162,7 +166,8 @@ fn with_examples(command: clap::Command) -> clap::Command {
 pub struct TrainArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Write the run to this directory, which must be new or empty [default: runs/NAME-SEED]
+    /// Write the run to this directory, which must be new or empty [default: runs/NAME-1, or the
+    /// next free number]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume the run in this directory from its latest checkpoint. --steps may be raised
@@ -201,6 +206,9 @@ pub struct SweepArgs {
 /// A model outside of any game.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
+    /// Use the trained model of this run directory: its best adapter, or its best model if all weights were trained
+    #[arg(value_name = "RUN", conflicts_with_all = ["model", "adapter"])]
+    pub run: Option<PathBuf>,
     /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
     /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
     #[arg(long, value_name = "DIR|OWNER/NAME")]
@@ -296,15 +304,8 @@ pub struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// Run directory. Its best adapter is merged into its model
-    #[arg(value_name = "RUN", required_unless_present = "adapter")]
-    pub run: Option<PathBuf>,
-    /// The model, if not the built-in one: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|OWNER/NAME", conflicts_with = "run")]
-    pub model: Option<String>,
-    /// The adapter: a directory of PEFT files, or a run
-    #[arg(long, value_name = "DIR|RUN", conflicts_with = "run")]
-    pub adapter: Option<PathBuf>,
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Write the merged model to this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -373,7 +374,7 @@ impl PretrainArgs {
             game: None,
         };
         let seed = vec![format!("train.seed={}", self.seed)];
-        Ok(announced(request.resolve(seed)?))
+        Ok(announced(request.resolve_with_model(seed)?))
     }
 }
 
@@ -406,6 +407,16 @@ pub struct WatchArgs {
     /// Print the current state and exit
     #[arg(long)]
     pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// List the runs in this directory, which may be that of a sweep
+    #[arg(value_name = "DIR", default_value = "runs")]
+    pub place: PathBuf,
+    /// Print a JSON list of objects
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -442,7 +453,7 @@ impl TrainArgs {
         ];
         let own = own.into_iter().flatten().collect();
         let Some(run) = &self.resume else {
-            let mut resolved = self.config.resolve(own)?;
+            let mut resolved = self.config.resolve_with_model(own)?;
             if let Some(run) = &resolved.run {
                 let note = format!("repeats the run in {}, from its config.toml", run.display());
                 resolved.notes.push(note);

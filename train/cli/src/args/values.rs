@@ -18,9 +18,20 @@ where
         Ok(number) if range.contains(&number) => Ok(number),
         _ => {
             let (least, most) = range.clone().into_inner();
-            Err(format!("wanted a whole number from {least} to {most}"))
+            // Nobody means such a limit.
+            Err(match most.to_string() {
+                most if most.len() < 10 => format!("wanted a whole number from {least} to {most}"),
+                most if is_above(text, &most) => "wanted a smaller number".to_owned(),
+                _ => format!("wanted a whole number, {least} or more"),
+            })
         }
     }
+}
+
+/// Compares two numbers of digits.
+fn is_above(text: &str, other: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && (text.len(), text) > (other.len(), other)
 }
 
 /// Returns a parser of the numbers that `is_allowed` accepts.

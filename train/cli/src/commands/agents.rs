@@ -83,11 +83,14 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
         }
         Trained::Adapter(_) if initial.source()? == state.config.model.source()? => {
             let model = state.learner.policy.model.clone();
-            (model, Some(state.adapter(hub(), &args::adapter(dir)?)?))
+            (
+                model,
+                Some(state.adapter(hub(), &args::adapter("--against", dir)?)?),
+            )
         }
         Trained::Adapter(_) => {
             let files = Files::of(&initial.source()?, hub(), progress)?;
-            let stored = files.adapter(&args::adapter(dir)?)?;
+            let stored = files.adapter(&args::adapter("--against", dir)?)?;
             let model = files.load(gpu, progress)?;
             let adapter = Adapter::frozen(&model, &stored);
             (model, Some(adapter))

@@ -9,14 +9,17 @@ use lapwing_lab::doctor::{Finding, FindingStatus, diagnose};
 use crate::args::{DeviceArgs, DoctorArgs};
 use crate::hub::hub;
 use crate::out;
+use crate::progress::Terminal;
 
 pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = io::stdout();
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut written = Ok(());
+    let terminal = Terminal::new();
     let mut print = |finding: &Finding| {
         if written.is_ok() && !arguments.json {
-            written = write!(out, "{}", line(finding, colour)).and_then(|()| out.flush());
+            let text = line(finding, colour);
+            written = terminal.hidden(|| write!(io::stdout(), "{text}"));
         }
     };
     let report = diagnose(
@@ -24,7 +27,9 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
         arguments.model.as_deref(),
         hub(),
         &mut print,
+        &terminal,
     );
+    drop(terminal);
     written?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;

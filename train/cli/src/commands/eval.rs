@@ -15,6 +15,7 @@ use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, PromptWriter, Referee, Seat};
 use lapwing_train::Config;
+use lapwing_train::record::{RecordError, write_error};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -142,12 +143,12 @@ pub fn adapter_name(config: &Config) -> String {
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
-    let file = File::create_new(path).map_err(|error| {
-        let problem = match error.kind() {
-            io::ErrorKind::AlreadyExists => "it exists; choose another file".to_owned(),
-            _ => error.to_string(),
-        };
-        InputError::new(format!("--out {}", path.display()), problem)
+    let file = File::create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => RecordError::Exists {
+            path: path.to_owned(),
+            option: "--out",
+        },
+        _ => write_error(path)(error),
     })?;
     Ok(BufWriter::new(file))
 }
@@ -252,7 +253,7 @@ fn by_other_player(
             let episodes = play_evaluation(scenario, &referee, seats, &mut player, &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
-                terminal.note(&format!("API: {account}"));
+                terminal.line(&format!("API: {account}"));
             }
             players.push(scores(
                 &format!("{name}{suffix}"),

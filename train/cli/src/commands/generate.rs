@@ -14,7 +14,7 @@ use crate::out;
 
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     interrupt::listen("the text so far is printed")?;
-    let files = open(&arguments.model.model)?;
+    let (files, adapter) = open(&arguments.model)?;
     let tokenizer = files.tokenizer()?;
     let prompt = prompt(arguments, &files, tokenizer)?;
     let most = files.checkpoint.config().max_positions;
@@ -26,8 +26,8 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     }
     let mut loaded = LoadedModel::for_text(
         device,
-        &arguments.model,
         &files,
+        adapter.as_ref(),
         prompt.len(),
         max_new_tokens,
     )?;

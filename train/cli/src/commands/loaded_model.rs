@@ -1,20 +1,22 @@
 //! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS};
+use lapwing_model::{Adapter, KvArena, Model, ModelConfig, SPARE_ROWS, StoredAdapter, read_text};
 use lapwing_play::Progress;
+use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::ModelSource;
 use lapwing_train::memory::{MemoryDemand, MemoryPlan};
+use lapwing_train::record::directory::{self, Trained};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::{self, DeviceArgs, ModelArgs};
 use crate::hub::hub;
+use crate::out;
 use crate::progress::Terminal;
 
 /// An argument or an input file is wrong.
@@ -32,15 +34,35 @@ impl InputError {
     }
 }
 
-/// Opens the files of the selected model, or of the built-in one.
-pub fn open(model: &Option<String>) -> Result<Files> {
-    Ok(Files::of(&source(model), hub(), &Terminal::new())?)
+/// Opens the files of the selected model, or of the built-in one, and reads its adapter.
+pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
+    let (source, adapter) = selected(arguments)?;
+    let files = Files::of(&source, hub(), &Terminal::new())?;
+    let adapter = adapter.map(|dir| files.adapter(&dir)).transpose()?;
+    Ok((files, adapter))
 }
 
-/// Returns the selected model, or the built-in one.
-pub fn source(model: &Option<String>) -> ModelSource {
-    let typed = |text: &str| ModelSource::typed(&args::model(text));
-    model.as_deref().map_or(ModelSource::BuiltIn, typed)
+/// Returns the selected model, or the built-in one, and the directory of its adapter. Those of a run are its model and its
+/// trained adapter, or its trained model.
+fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
+    let Some(run) = &arguments.run else {
+        let typed = |text: &String| ModelSource::typed(&args::model(text));
+        let model = arguments.model.as_ref();
+        let adapter = arguments.adapter.as_ref();
+        let adapter = adapter.map(|dir| args::adapter("--adapter", dir));
+        return Ok((
+            model.map_or(ModelSource::BuiltIn, typed),
+            adapter.transpose()?,
+        ));
+    };
+    directory::is_run(run)?;
+    let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
+    let trained = directory::trained(run)?;
+    out::note(&format!("uses {}", trained.dir().display()));
+    Ok(match trained {
+        Trained::Adapter(adapter) => (config.model.source()?, Some(adapter)),
+        Trained::Model(dir) => (ModelSource::Directory(dir), None),
+    })
 }
 
 /// A model on a device, with an arena for its keys and values.
@@ -70,8 +92,8 @@ impl LoadedModel {
     /// Loads the model for one text of `ids` tokens, of which `more` more are sampled.
     pub fn for_text(
         device: DeviceArgs,
-        arguments: &ModelArgs,
         files: &Files,
+        stored: Option<&StoredAdapter>,
         ids: usize,
         more: usize,
     ) -> Result<LoadedModel> {
@@ -84,24 +106,21 @@ impl LoadedModel {
             name: "the text and its continuation",
             cure: "use a shorter text or fewer tokens",
         };
-        LoadedModel::load(device, arguments, files, &capacity)
+        LoadedModel::load(device, files, stored, &capacity)
     }
 
     pub fn load(
         device: DeviceArgs,
-        arguments: &ModelArgs,
         files: &Files,
+        stored: Option<&StoredAdapter>,
         capacity: &Capacity,
     ) -> Result<LoadedModel> {
-        let stored = arguments.adapter.as_deref();
-        let stored = stored.map(|dir| files.adapter(&args::adapter(dir)?));
-        let stored = stored.transpose()?;
         let gpu = device.open()?;
         let longest = capacity.longest;
         let demand = MemoryDemand {
             frozen: true,
-            used: stored.as_ref().map_or(0, |adapter| adapter.parameters()),
-            rank: stored.as_ref().map_or(0, |adapter| adapter.rank()),
+            used: stored.map_or(0, StoredAdapter::parameters),
+            rank: stored.map_or(0, StoredAdapter::rank),
             longest,
             reply: capacity.reply,
             episodes: capacity.sequences,
@@ -116,9 +135,11 @@ impl LoadedModel {
             return Err(InputError::new(capacity.name, problem).into());
         }
         let terminal = Terminal::new();
-        terminal.note(&plan.to_string());
+        if plan.is_tight() {
+            terminal.line(&plan.to_string());
+        }
         let model = files.load(&gpu, &terminal)?;
-        let adapter = stored.map(|stored| Adapter::frozen(&model, &stored));
+        let adapter = stored.map(|stored| Adapter::frozen(&model, stored));
         let most = match capacity.sequences {
             1 => longest + SPARE_ROWS,
             _ => plan.arena_rows,
@@ -165,10 +186,12 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Reads a JSON file or standard input.
 pub fn read_json<T: DeserializeOwned>(path: &Path, wanted: &str) -> Result<T> {
     let wrong = |problem: String| InputError::new(origin(path), problem);
-    let text = read(path).map_err(|e| wrong(e.to_string()))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!("larger than {} MiB", MAX_BYTES >> 20)).into());
-    }
+    let text = match path == Path::new("-") {
+        true => {
+            io::read_to_string(io::stdin().take(MAX_BYTES)).map_err(|e| wrong(e.to_string()))?
+        }
+        false => read_text(path, MAX_BYTES)?,
+    };
     Ok(serde_json::from_str(&text).map_err(|e| wrong(format!("{wanted}: {e}")))?)
 }
 
@@ -178,15 +201,4 @@ pub fn origin(path: &Path) -> String {
         true => "standard input".to_owned(),
         false => path.display().to_string(),
     }
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin())
-    } else if std::fs::metadata(path)?.is_file() {
-        Box::new(File::open(path)?)
-    } else {
-        return Err(io::Error::other("not a plain file (- is standard input)"));
-    };
-    io::read_to_string(input.take(MAX_BYTES + 1))
 }

@@ -4,47 +4,23 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_play::Progress;
-use lapwing_train::Config;
-use lapwing_train::base::files::Files;
-use lapwing_train::record::directory::{self, Trained};
+use lapwing_train::record::directory;
 
-use super::loaded_model::{InputError, source};
-use crate::args::{self, MergeArgs};
-use crate::hub::hub;
+use super::loaded_model::{InputError, open};
+use crate::args::MergeArgs;
 use crate::out;
 use crate::progress::Terminal;
 
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
-    if let Some(run) = &arguments.run {
-        directory::is_run(run)?;
-    }
-    let given = arguments.run.as_deref().or(arguments.adapter.as_deref());
-    let given = given.expect("clap requires one of them");
-    let adapter = match args::learned(given)? {
-        Trained::Adapter(adapter) => adapter,
-        Trained::Model(model) => {
-            let problem = format!(
-                "there is no adapter to merge: the run trained all weights; its model is {}",
-                model.display()
-            );
-            return Err(InputError::new(given.display().to_string(), problem).into());
-        }
-    };
-    let source = match &arguments.run {
-        Some(run) => {
-            let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
-            out::note(&format!("merges {}", adapter.display()));
-            config.model.source()?
-        }
-        None => {
-            // Notes the adapter of a run.
-            args::adapter(given)?;
-            source(&arguments.model)
-        }
+    // Checked before anything is loaded.
+    directory::check_free(&arguments.out)?;
+    let (files, adapter) = open(&arguments.model)?;
+    let Some(adapter) = adapter else {
+        let problem =
+            "there is no adapter to merge: name one with --adapter, or a run that trained one";
+        return Err(InputError::new(files.name, problem).into());
     };
     let terminal = Terminal::new();
-    let files = Files::of(&source, hub(), &terminal)?;
-    let adapter = files.adapter(&adapter)?;
     let mut progress = |done, total| {
         if done == 1 {
             terminal.phase("merging", total, "tensors");

@@ -18,9 +18,12 @@ pub mod play;
 pub mod pretrain;
 pub mod probe;
 pub mod report;
+pub mod runs;
 pub mod score;
 pub mod serve;
 pub mod shell;
 pub mod sweep;
 pub mod train;
 pub mod watch;
+
+pub use loaded_model::InputError;

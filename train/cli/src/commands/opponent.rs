@@ -42,7 +42,7 @@ impl OpponentPlayer {
             "base" => initial()?,
             dir => match args::learned(Path::new(dir))? {
                 Trained::Adapter(_) => ModelChoice {
-                    adapter: Some(args::adapter(Path::new(dir))?),
+                    adapter: Some(args::adapter("--opponent", Path::new(dir))?),
                     ..initial()?
                 },
                 Trained::Model(model) => ModelChoice {

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use lapwing_env::Scenario;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::config::GameConfig;
 use lapwing_play::players::api::{Api, ApiSettings, ApiUsage};
 use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
 use lapwing_play::{ActionRequest, PlayError, Player, PromptWriter, Reply, ReplyForm};
-use lapwing_train::{Config, Error};
+use lapwing_train::Config;
 
+use super::loaded_model::InputError;
 use crate::args::{DeviceArgs, OtherPlayer, PlayerArgs};
 use crate::{folders, interrupt};
 
@@ -49,13 +50,16 @@ pub fn load(
         Some(OtherPlayer::OpenAi(url)) => url,
     };
     let Some(model) = &arguments.player_model else {
-        bail!("--player {url:?} needs --player-model NAME, the name of the model in requests");
+        let problem =
+            format!("{url:?} needs --player-model NAME, the name of the model in requests");
+        return Err(InputError::new("--player", problem).into());
     };
     let default = || folders::cache().map(|cache| cache.join("api"));
     let Some(cache) = arguments.player_cache.clone().or_else(default) else {
-        bail!(
-            "--player {url:?} needs --player-cache DIR: the environment does not name the user's cache directory"
+        let problem = format!(
+            "{url:?} needs --player-cache DIR: the environment does not name the user's cache directory"
         );
+        return Err(InputError::new("--player", problem).into());
     };
     let settings = ApiSettings {
         url: url.clone(),
@@ -69,7 +73,8 @@ pub fn load(
         budget: arguments.player_budget,
         cache,
     };
-    let api = Api::new(settings, framing.clone()).map_err(Error::from)?;
+    let api = Api::new(settings, framing.clone());
+    let api = api.map_err(|error| InputError::new("--player", error))?;
     Ok(Substitute::Api(Box::new(api)))
 }
 

@@ -95,7 +95,7 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
     let episodes = games.play(&referee, &mut [&mut player], &transcript, Terminal::new());
     // The cost is printed even after an error.
     if let Some(account) = player.account() {
-        out::note(&format!("API: {account}"));
+        out::status(&format!("API: {account}"));
     }
     games.conclude(&episodes?)
 }

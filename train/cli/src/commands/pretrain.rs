@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use lapwing_lab::doctor::self_test;
 use lapwing_lab::pretrain::{self, PretrainOptions};
 use lapwing_learn::config::Weights;
@@ -14,6 +14,7 @@ use lapwing_train::base::source::ModelSource;
 use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{RunPurpose, State};
 
+use super::loaded_model::InputError;
 use crate::args::{DeviceArgs, PretrainArgs};
 use crate::hub::hub;
 use crate::progress::Terminal;
@@ -30,9 +31,8 @@ pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
 
 fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     if arguments.configs.len() > 1 {
-        bail!(
-            "--from takes one config, whose [lora] and [policy] are used; the games are those of the episodes"
-        );
+        let problem = "takes one config, whose [lora] and [policy] are used; the games are those of the episodes";
+        return Err(InputError::new("--from", problem).into());
     }
     let mut config = arguments.config()?;
     // Imitation has no reference model.

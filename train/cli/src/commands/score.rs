@@ -22,7 +22,7 @@ struct TokenScores {
 }
 
 pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
-    let files = open(&arguments.model.model)?;
+    let (files, adapter) = open(&arguments.model)?;
     let config = files.checkpoint.config();
     let ids = match (&arguments.ids, &arguments.text) {
         (Some(path), _) => read_ids(path, config)?,
@@ -35,7 +35,7 @@ pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
     };
     // Checked before the model is loaded.
     let tokenizer = (!arguments.json).then(|| files.tokenizer()).transpose()?;
-    let mut loaded = LoadedModel::for_text(device, &arguments.model, &files, ids.len(), 0)?;
+    let mut loaded = LoadedModel::for_text(device, &files, adapter.as_ref(), ids.len(), 0)?;
     let logprobs = log_probs(&mut loaded, &ids)?;
     let Some(tokenizer) = tokenizer else {
         let json = serde_json::to_string(&TokenScores { ids, logprobs })?;

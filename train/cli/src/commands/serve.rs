@@ -21,7 +21,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     let key = key()?;
     // Before anything is loaded, because the port may be taken.
     let listener = listen(arguments)?;
-    let files = open(&arguments.model.model)?;
+    let (files, adapter) = open(&arguments.model)?;
     let most = files.checkpoint.config().max_positions;
     let context = arguments.context.unwrap_or(most);
     if context > most {
@@ -39,7 +39,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
         name: "the longest context",
         cure: "set --context lower",
     };
-    let loaded = LoadedModel::load(device, &arguments.model, &files, &capacity)?;
+    let loaded = LoadedModel::load(device, &files, adapter.as_ref(), &capacity)?;
     let options = ServeOptions {
         model: loaded.model,
         adapter: loaded.adapter,
@@ -127,7 +127,7 @@ fn announce(address: SocketAddr, options: &ServeOptions) {
         ip => ip,
     };
     let url = format!("http://{}/v1", SocketAddr::new(host, address.port()));
-    out::note(&format!(
+    out::status(&format!(
         "{name} is served at {url} (Ctrl-C stops the server); for example:"
     ));
     let key = match &options.key {
@@ -143,11 +143,11 @@ fn announce(address: SocketAddr, options: &ServeOptions) {
     };
     let name = serde_json::Value::from(name.as_str());
     let body = out::quoted(&format!(r#"{{"model": {name}, {input}}}"#));
-    out::note(&format!(
+    out::status(&format!(
         "  curl {url}/{path} -H 'Content-Type: application/json'{key} -d {body}"
     ));
     if !address.ip().is_loopback() && options.key.is_none() {
-        out::note(&format!(
+        out::warning(&format!(
             "other machines can reach {address}, and no API key is required: set {KEY} to require one"
         ));
     }

@@ -17,6 +17,7 @@ use lapwing_train::Config;
 use lapwing_train::checkpoint::differences;
 use lapwing_train::record::directory;
 
+use super::loaded_model::InputError;
 use super::watch;
 use crate::args::{DeviceArgs, SweepArgs};
 use crate::interrupt::{self, Stopped};
@@ -42,7 +43,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         }
     }
     let all = sweep.runs.len();
-    out::note(&format!(
+    out::status(&format!(
         "{}: {all} runs, {} of them done; {} at a time, kept in {}",
         sweep.name,
         all - waiting.len(),
@@ -97,11 +98,11 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
         differences.push(format!("train.steps was {}, is {}", steps[0], steps[1]));
     }
     if !differences.is_empty() {
-        bail!(
-            "{} was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
-            path.display(),
+        let problem = format!(
+            "it was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
             differences.join("; ")
         );
+        return Err(InputError::new(path.display().to_string(), problem).into());
     }
     Ok(())
 }
@@ -163,12 +164,12 @@ fn run_all(
                 fs::rename(unfinished(&answers), &answers)
                     .with_context(|| format!("cannot write {}", answers.display()))?;
             }
-            out::note(&outcome(&job, place, status));
+            out::status(&outcome(&job, place, status));
             let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
                 // After every run, in case this program is killed.
                 if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
-                    out::note(&format!("cannot write the results so far: {error:#}"));
+                    out::warning(&format!("the results so far cannot be written: {error:#}"));
                 }
                 if cell.is_done(place, &sweep.compare) {
                     continue;
@@ -189,7 +190,7 @@ fn run_all(
                 // Before its first record, it is loading.
                 if let Ok([step, success, mean, state]) = watch::progress(&cell.directory(place)) {
                     let name = name(cell);
-                    out::note(&format!(
+                    out::status(&format!(
                         "{name}: step {step}  success {success}  return {mean}  {state}"
                     ));
                 }
@@ -241,7 +242,7 @@ fn start<'a>(
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let verb = if is_probe { "probing" } else { "starts" };
-    out::note(&format!("{}: {verb}", name(cell)));
+    out::status(&format!("{}: {verb}", name(cell)));
     Ok(Job {
         cell,
         child: command.spawn().context("cannot start a run")?,

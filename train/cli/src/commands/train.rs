@@ -94,10 +94,10 @@ fn print_example(state: &mut State) -> Result<()> {
 }
 
 fn print_plan<L>(state: &State<L>, learner: &str, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
-    let (name, seed) = (&state.config.name, state.config.train.seed);
+    let name = &state.config.name;
     let place = match &arguments.out {
         Some(path) => path.display().to_string(),
-        None => format!("runs/{name}-{seed}, or the next free number"),
+        None => format!("runs/{name}-1, or the next free number"),
     };
     let introduction = introduction(state, learner, gpu);
     writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
@@ -158,12 +158,21 @@ fn run<L: Learner>(
         },
         model: state.model_name.clone(),
     })?;
-    let introduction = introduction(&state, learner, gpu);
-    terminal.line(&format!("{introduction}, kept in {}", place.display()));
+    let total = state.config.train.steps;
+    // A new run has not been evaluated.
+    match state.evaluated {
+        Some(step) if step >= total => terminal.note(&format!(
+            "there is nothing to do: {} has its {total} steps; --steps N trains on",
+            place.display()
+        )),
+        _ => {
+            let introduction = introduction(&state, learner, gpu);
+            terminal.line(&format!("{introduction}, kept in {}", place.display()));
+        }
+    }
     if !state.learner.game().1.divided() {
         terminal.line(NOT_DIVIDED);
     }
-    let total = state.config.train.steps;
     let mut steps = Steps {
         terminal: &terminal,
         total,
@@ -197,8 +206,9 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     let mut out = out::shown();
     let has_language = state.config.learner.has_language();
     let has_learned = |step: &StepMetrics| step.learned.is_some() || step.value.is_some();
-    if records::steps(records).next().is_some() && !records::steps(records).any(has_learned) {
+    if !records::steps(records).any(has_learned) {
         let why = match has_language {
+            _ if records::steps(records).next().is_none() => "train.steps is 0",
             true => {
                 "in no step did the returns of a group differ (no-variance in `lapwing help health-checks`)"
             }
@@ -211,16 +221,28 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
         Weights::Lora => "adapter",
         Weights::All => "model",
     };
-    let [last, _] = state.learner.paths(run);
-    writeln!(out, "\nThe {noun} is in {}. Watch it play:", last.display())?;
-    let shown = out::quoted(&run.to_string_lossy());
-    writeln!(out, "  {} play {shown}", program())?;
+    let [last, best] = state
+        .learner
+        .paths(run)
+        .map(|path| path.display().to_string());
+    writeln!(out, "\nThe {noun} is in {last}.")?;
+    // `play` takes the best one.
+    if let Some(at) = state.best.filter(|_| state.step > 0) {
+        let shown = out::quoted(&run.to_string_lossy());
+        writeln!(
+            out,
+            "The best {noun} (step {}, return {:.3}) is in {best}. Watch it play:\n  {} play {shown}",
+            at.step,
+            at.score,
+            program()
+        )?;
+    }
     let runs = [run.to_owned()];
     let page = report::default_path(&runs);
     match report::write(&runs, &page) {
         Ok(_) => writeln!(out, "Its report is in {}", page.display())?,
         // The training has succeeded, and all is saved.
-        Err(error) => out::note(&format!("the report could not be written: {error}")),
+        Err(error) => out::warning(&format!("no report: {error}")),
     }
     Ok(())
 }

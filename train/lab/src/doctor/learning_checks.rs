@@ -15,6 +15,8 @@ use lapwing_train::state::State;
 
 const GAMES: usize = 4;
 const TOKENS: usize = 512;
+/// The number of tokens that suffices.
+const SAMPLED: usize = 64;
 const SEED: u64 = 1;
 
 fn parameters(state: &State) -> &Parameters {
@@ -24,6 +26,7 @@ fn parameters(state: &State) -> &Parameters {
 
 /// Plays some games as in a rollout, and packs them as in an update.
 fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
+    let turns = (SAMPLED / GAMES / state.config.policy.max_new_tokens).max(1);
     let world = state.world();
     let seat = |i| {
         let scene = |attempt| seeds::derive(SEED, "doctor", &[i, attempt]);
@@ -34,8 +37,10 @@ fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
         })
     };
     let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
-    let ones = vec![1.0; world.scenario.step_limit()];
-    let played = state.play(0, &seats, 1.0, &())?;
+    let (scenario, mut referee, mut player) = state.seated(0, 1.0);
+    referee.step_limit = turns.min(referee.step_limit);
+    let ones = vec![1.0; referee.step_limit];
+    let played = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
     let one = |episode| SelectedEpisode {
         episode,
         advantages: &ones,

@@ -10,6 +10,7 @@ mod self_test;
 use std::time::Instant;
 
 use lapwing_model::Hub;
+use lapwing_play::Progress;
 use lapwing_tensor::{Caps, Gpu, GpuError, check::checks};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -101,11 +102,13 @@ impl DoctorReport {
 struct CheckRunner<'a> {
     findings: Vec<Finding>,
     report: &'a mut dyn FnMut(&Finding),
+    progress: &'a dyn Progress,
 }
 
 impl CheckRunner<'_> {
     fn run<T>(&mut self, name: &'static str, check: impl FnOnce() -> (Finding, T)) -> T {
         let start = Instant::now();
+        self.progress.phase(name, 1, "check");
         let (mut finding, value) = check();
         (finding.name, finding.seconds) = (name, start.elapsed().as_secs_f64());
         (self.report)(&finding);
@@ -115,16 +118,18 @@ impl CheckRunner<'_> {
 }
 
 /// Checks the device that `open` returns, with the built-in base and with the model `model`. Calls `report` after each
-/// check. `hub` is required only for a model of the hub.
+/// check, and names the check in progress to `progress`. `hub` is required only for a model of the hub.
 pub fn diagnose(
     open: impl FnOnce() -> Result<Gpu, GpuError>,
     model: Option<&str>,
     hub: Option<&Hub>,
     report: &mut dyn FnMut(&Finding),
+    progress: &dyn Progress,
 ) -> DoctorReport {
     let mut checks = CheckRunner {
         findings: Vec::new(),
         report,
+        progress,
     };
     let gpu = checks.run("device", || match open() {
         Ok(gpu) => (describe(gpu.caps()), Some(gpu)),
@@ -210,6 +215,7 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Opt
         return;
     };
     let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir), hub)));
+    let own = own.map(|state| state.map(brief));
     let finding = |result: Result<Finding, Error>| {
         let bad = |error: Error| Finding::of_device(false, error.to_string(), Value::Null);
         (result.unwrap_or_else(bad), ())
@@ -220,6 +226,13 @@ fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Opt
         checks.run("log-probs", || finding(log_probs_agree(&mut subject)));
         checks.run("adapter moves", || finding(all_tensors_move(&mut subject)));
     }
+}
+
+/// Limits what is played with a user's model, which may take a second a token: two turns of a few tokens show as much.
+fn brief(mut state: State) -> State {
+    let policy = &mut state.config.policy;
+    policy.max_new_tokens = policy.max_new_tokens.min(8);
+    state
 }
 
 /// Loads a model for training with the default settings, and checks the memory that it needs.

@@ -385,7 +385,7 @@ fn only_reports_are_replaced() {
     let notes = dir.path().join("notes.html");
     fs::write(&notes, "precious").unwrap();
     let error = write(&runs, &notes).unwrap_err().to_string();
-    assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/notes.html is there, and lapwing did not make it: choose another place with --out, or move it away");
+    assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/notes.html exists, and lapwing did not make it: choose another place with --out");
     assert_eq!(fs::read(&notes).unwrap(), b"precious");
     assert!(write(&runs, dir.path()).is_err());
     // With little data the page is small.

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use lapwing_train::Config;
 use lapwing_train::record::directory;
+use lapwing_train::{Config, ConfigError};
 
 pub use comparison::SweepComparison;
 pub use results::SweepResults;
@@ -78,15 +78,16 @@ impl Sweep {
     pub fn load(path: &Path) -> Result<Sweep, SweepError> {
         let text = lapwing_model::read_text(path, 1 << 20);
         let text = text.map_err(|error| SweepError(error.to_string()))?;
-        let named = |problem| SweepError(format!("{}: {problem}", path.display()));
-        Sweep::parse(path, &text).map_err(named)
+        let name = path.display().to_string();
+        let file = text.parse();
+        let file = file.map_err(|error| ConfigError::syntax(&name, &text, &error));
+        let file = file.map_err(|error| SweepError(error.to_string()))?;
+        let named = |problem| SweepError(format!("{name}: {problem}"));
+        Sweep::parse(path, &text, &file).map_err(named)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Sweep, String> {
-        let file: Table = text
-            .parse()
-            .map_err(|error| format!("not valid TOML: {error}"))?;
-        check_keys(&file, "", &KEYS, "a sweep")?;
+    fn parse(path: &Path, text: &str, file: &Table) -> Result<Sweep, String> {
+        check_keys(file, "", &KEYS, "a sweep")?;
         let text_of = |key: &str, default: &str| match file.get(key) {
             None => Ok(default.to_owned()),
             Some(Value::String(text)) => Ok(text.clone()),
@@ -99,10 +100,10 @@ impl Sweep {
         }
         let default_base = text_of("base", "frozen-lake")?;
         let seeds = seeds(file.get("seeds")).ok_or_else(|| wrong("seeds", SEEDS))?;
-        let compare = SweepComparison::read(&table(&file, "compare")?)?;
-        let common = dotted_keys(&table(&file, "set")?);
+        let compare = SweepComparison::read(&table(file, "compare")?)?;
+        let common = dotted_keys(&table(file, "set")?);
         let mut runs = Vec::new();
-        for (setting, own) in settings(&file, text, seeds.len())? {
+        for (setting, own) in settings(file, text, seeds.len())? {
             let mut base = default_base.clone();
             let mut set = Vec::new();
             for (key, value) in common.iter().chain(&own) {

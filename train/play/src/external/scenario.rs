@@ -91,7 +91,7 @@ fn text_of(given: &str) -> Result<String, String> {
         return Ok(given.to_owned());
     }
     let text = read_text(Path::new(given), LONGEST_SOURCE);
-    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
+    let text = text.map_err(|error| format!("is {error}"))?;
     match text.contains(BLOCK) {
         true => Ok(text),
         false => Err(format!(

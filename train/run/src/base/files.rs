@@ -176,7 +176,7 @@ impl Files {
             .load(gpu, Precision::Auto, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
-            .for_each(|line| progress.note(line));
+            .for_each(|line| progress.line(line));
         Ok(model)
     }
 
@@ -192,7 +192,7 @@ impl Files {
         let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
         summary(&self.name, &model)
             .iter()
-            .for_each(|line| progress.note(line));
+            .for_each(|line| progress.line(line));
         Ok((model, parameters))
     }
 

@@ -19,13 +19,16 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// Parses a name: an existing directory; otherwise a repository, if the name has the form `owner/name` or
-    /// `owner/name@revision`; otherwise a missing directory. A path that begins with `.`, `~` or a slash is always a
-    /// directory.
+    /// Parses a name: an existing directory; otherwise a repository, if the name has the form `owner/name@revision`, or
+    /// `owner/name` and there is no directory `owner`; otherwise a missing directory. A path that begins with `.`, `~` or a
+    /// slash is always a directory.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
+        let is_beside_others = path.parent().is_some_and(Path::is_dir) && !text.contains('@');
         match Repository::parse(text) {
-            Some(repository) if !path.is_dir() => ModelSource::Repository(repository),
+            Some(repository) if !path.is_dir() && !is_beside_others => {
+                ModelSource::Repository(repository)
+            }
             _ => ModelSource::Directory(path.to_owned()),
         }
     }
@@ -66,6 +69,8 @@ mod tests {
             ModelSource::typed("src/base"),
             ModelSource::Directory("src/base".into())
         );
-        assert!(is_repository("src/nowhere"));
+        assert!(!is_repository("src/nowhere"));
+        assert!(is_repository("src/nowhere@main"));
+        assert!(is_repository("nowhere/name"));
     }
 }

@@ -21,7 +21,7 @@ pub enum ConfigError {
         cure: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the config {0}")]
+    #[error(transparent)]
     Unreadable(lapwing_model::ModelError),
     /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
     #[error("{0}")]
@@ -46,7 +46,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Makes a line of the parser's message: place, text and problem.
-    pub(super) fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
+    pub fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let before = text.get(..at).unwrap_or_default();
         let number = before.matches('\n').count() + 1;
@@ -63,11 +63,6 @@ impl ConfigError {
         ConfigError::Invalid(format!(
             "key `{key}` in {origin}: found {found}, wanted {wanted}"
         ))
-    }
-
-    /// Returns whether the argument is wrong, in contrast to a file that cannot be read.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, ConfigError::Unreadable(_))
     }
 }
 

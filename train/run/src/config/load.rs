@@ -299,10 +299,7 @@ fn in_words(message: &str) -> &str {
 fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     let all = all_keys(root);
     // `lr` and `train.lrr` both mean `train.lr`.
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let alike = || all.iter().filter(|known| last(known) == last(key));
-    let of_train = alike().find(|known| known.starts_with("train."));
-    let suggestion = match of_train.or(alike().next()) {
+    let suggestion = match key_among(&all, key) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => lapwing_env::suggestion(key, &all),
     };
@@ -316,6 +313,18 @@ fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     ConfigError::Invalid(format!(
         "unknown key `{key}` in {origin}{suggestion}; {place} {known}"
     ))
+}
+
+/// Returns the key that ends with this name, first of all that of `[train]`.
+pub fn key_of_name(name: &str) -> Option<String> {
+    key_among(&all_values(&defaults()), name).cloned()
+}
+
+fn key_among<'a>(all: &'a [String], key: &str) -> Option<&'a String> {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let alike = || all.iter().filter(|known| last(known) == last(key));
+    let of_train = alike().find(|known| known.starts_with("train."));
+    of_train.or(alike().next())
 }
 
 fn all_keys(root: &Table) -> Vec<String> {

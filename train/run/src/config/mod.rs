@@ -26,6 +26,7 @@ use crate::base::source::ModelSource;
 
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
+pub use load::key_of_name;
 pub use reference::{explain, keys};
 pub use request::{PRESETS, PathKind, Preset};
 pub use resolved::{Origin, Resolved};

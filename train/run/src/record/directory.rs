@@ -47,17 +47,20 @@ impl RunDirectory {
         RunDirectory::begun(path.to_owned(), make(path)?, config)
     }
 
-    /// Creates the directory NAME-SEED in this one, with a number appended if it exists.
+    /// Creates the first of the directories NAME-1, NAME-2, NAME-3... in this one that does not exist.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
     pub fn create_in(parent: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
-        let name = format!("{}-{}", config.name, config.train.seed);
-        RunDirectory::begun(next_free(&parent.join(name))?, true, config)
+        let path = next_free(&parent.join(&config.name))?;
+        RunDirectory::begun(path, true, config)
     }
 
     fn begun(path: PathBuf, made: bool, config: &Config) -> Result<RunDirectory, RecordError> {
-        let lock = lock(&path)?;
+        let lock = match lock(&path) {
+            Err(RecordError::InUse(path)) => return Err(RecordError::Occupied(path)),
+            lock => lock?,
+        };
         // Checked under the lock, so no other process can interfere.
         if names(&path)? != [LOCK] {
             return Err(RecordError::Occupied(path));
@@ -154,11 +157,9 @@ impl RunDirectory {
     pub(crate) fn check(&self) -> Result<(), RecordError> {
         match is_file(&self.lock, &self.path.join(LOCK)) {
             true => Ok(()),
-            false => Err(unfit(
-                &self.path,
-                "was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it \
-                 back and continue with --resume",
-            )),
+            false => Err(write_error(&self.path)(io::Error::other(
+                "it was removed, moved or replaced while the run wrote into it; move it back and continue with --resume",
+            ))),
         }
     }
 }
@@ -319,10 +320,13 @@ pub fn is_in_use(path: &Path) -> bool {
 /// # Errors
 /// If it has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
-    match path.is_dir() && !names(path)?.is_empty() {
-        true if is_in_use(path) => Err(RecordError::InUse(path.to_owned())),
-        true => Err(RecordError::Occupied(path.to_owned())),
-        false => Ok(()),
+    match path.metadata() {
+        Ok(found) if !found.is_dir() => Err(RecordError::Exists {
+            path: path.to_owned(),
+            option: "--out",
+        }),
+        Ok(_) if !names(path)?.is_empty() => Err(RecordError::Occupied(path.to_owned())),
+        _ => Ok(()),
     }
 }
 
@@ -339,17 +343,16 @@ fn make(path: &Path) -> Result<bool, RecordError> {
     }
 }
 
-/// Creates the first of NAME, NAME-2, NAME-3... that does not exist. Creation is atomic, so concurrent runs get
+/// Creates the first of NAME-1, NAME-2, NAME-3... that does not exist. Creation is atomic, so concurrent runs get
 /// different directories.
 fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
     if let Some(parent) = name.parent() {
         fs::create_dir_all(parent).map_err(write_error(parent))?;
     }
     for number in 1.. {
-        let path = match number {
-            1 => name.to_owned(),
-            number => PathBuf::from(format!("{}-{number}", name.display())),
-        };
+        let mut path = name.as_os_str().to_owned();
+        path.push(format!("-{number}"));
+        let path = PathBuf::from(path);
         match fs::create_dir(&path) {
             Ok(()) => return Ok(path),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (),
@@ -442,7 +445,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "precious").unwrap();
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another directory with --out, or remove it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another place with --out");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR contains no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
@@ -455,15 +458,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDirectory::create(dir.path(), &config()).unwrap();
         assert!(is_in_use(dir.path()));
-        for error in [
-            RunDirectory::open(dir.path()).unwrap_err(),
-            RunDirectory::create(dir.path(), &config()).unwrap_err(),
-        ] {
-            assert_eq!(
-                told(&error, dir.path()),
-                "DIR is in use by another lapwing: wait until it is done, or choose another directory with --out"
-            );
-        }
+        let error = RunDirectory::open(dir.path()).unwrap_err();
+        assert_eq!(
+            told(&error, dir.path()),
+            "DIR is in use by another lapwing: wait until it is done"
+        );
+        // To wait would not help.
+        let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
+        assert!(matches!(error, RecordError::Occupied(_)), "{error}");
         drop(run);
         assert!(!is_in_use(dir.path()));
         RunDirectory::open(dir.path()).unwrap();
@@ -475,7 +477,7 @@ mod tests {
     #[test]
     fn the_default_name_counts_on() {
         let dir = tempfile::tempdir().unwrap();
-        let name = dir.path().join("runs/frozen-lake-1");
+        let name = dir.path().join("runs/frozen-lake");
         let begin = std::sync::Barrier::new(8);
         let mut made: Vec<PathBuf> = std::thread::scope(|scope| {
             let one = || {
@@ -486,10 +488,7 @@ mod tests {
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });
         made.sort();
-        let expected = (1..=8).map(|n| match n {
-            1 => name.clone(),
-            n => PathBuf::from(format!("{}-{n}", name.display())),
-        });
+        let expected = (1..=8).map(|n| PathBuf::from(format!("{}-{n}", name.display())));
         assert_eq!(made, expected.collect::<Vec<_>>());
     }
 
@@ -525,7 +524,7 @@ mod tests {
         let record = Record::Step(lapwing_learn::metrics::StepMetrics::default());
         run.record(&record).unwrap();
         fs::rename(&path, dir.path().join("elsewhere")).unwrap();
-        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run was removed, moved or replaced while the run wrote into it: nothing more can be written there; move it back and continue with --resume");
+        assert_snapshot!(told(&run.record(&record).unwrap_err(), dir.path()), @"DIR/run: cannot be written: it was removed, moved or replaced while the run wrote into it; move it back and continue with --resume");
         // Another file of that name is not the same.
         let other = RunDirectory::create(&path, &config()).unwrap();
         assert!(run.record(&record).is_err());
@@ -574,6 +573,6 @@ mod tests {
         let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Write { .. }));
         #[cfg(unix)]
-        assert_snapshot!(told(&error, dir.path()), @"cannot write DIR/file/run: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+        assert_snapshot!(told(&error, dir.path()), @"DIR/file/run: cannot be written: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
     }
 }

@@ -13,10 +13,10 @@ use lapwing_play::sample::KeptEpisode;
 /// If the file exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(unfit(
-            path,
-            "is there already: choose another file with --keep, or remove it",
-        )),
+        Ok(_) => Err(RecordError::Exists {
+            path: path.to_owned(),
+            option: "--keep",
+        }),
         Err(_) => Ok(()),
     }
 }
@@ -58,7 +58,7 @@ pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
         reason,
     };
     let text = lapwing_model::read_text(path, LARGEST);
-    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let text = text.map_err(RecordError::Unreadable)?;
     let sample = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
             .map_err(|error| wrong(format!("line {} is not an episode: {error}", number + 1)))

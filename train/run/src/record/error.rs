@@ -8,10 +8,18 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum RecordError {
     /// The directory has files.
-    #[error("{} exists and is not empty: choose another directory with --out, or remove it", .0.display())]
+    #[error("{} exists and is not empty: choose another place with --out", .0.display())]
     Occupied(PathBuf),
+    /// There is a file in place of a new one.
+    #[error("{} exists: choose another place with {option}", .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+    },
     /// The file system returned an error.
-    #[error("cannot write {}: {reason}{}", .path.display(), cure(.reason))]
+    #[error("{}: cannot be written: {reason}{}", .path.display(), cure(.reason))]
     Write {
         /// The path.
         path: PathBuf,
@@ -19,24 +27,22 @@ pub enum RecordError {
         reason: io::Error,
     },
     /// Another process writes there.
-    #[error(
-        "{} is in use by another lapwing: wait until it is done, or choose another directory with --out", .0.display()
-    )]
+    #[error("{} is in use by another lapwing: wait until it is done", .0.display())]
     InUse(PathBuf),
     /// There is something that lapwing did not make.
-    #[error(
-        "{} is there, and lapwing did not make it: choose another place with --out, or move it away",
-        .0.display()
-    )]
+    #[error("{} exists, and lapwing did not make it: choose another place with --out", .0.display())]
     Foreign(PathBuf),
     /// A file cannot be read.
-    #[error("cannot read {}: {reason}", .path.display())]
+    #[error("{}: cannot be read: {reason}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
+    /// A file is missing, too large, or not a text.
+    #[error(transparent)]
+    Unreadable(lapwing_model::ModelError),
     /// A file or directory is not as it must be.
     #[error("{} {problem}", .path.display())]
     Unfit {

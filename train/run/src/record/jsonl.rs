@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(read::<Record>(&path).unwrap(), records);
         std::fs::write(&path, format!("{text}odd\n")).unwrap();
         let error = read::<Record>(&path).unwrap_err().to_string();
-        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"cannot read DIR/metrics.jsonl: line 7: expected value at line 1 column 1");
+        assert_snapshot!(error.replace(dir.path().to_str().unwrap(), "DIR"), @"DIR/metrics.jsonl: cannot be read: line 7: expected value at line 1 column 1");
         std::fs::write(&path, "").unwrap();
         let error = jsonl.cut(bytes).unwrap_err().to_string();
         assert!(error.contains("has 0 bytes"), "{error}");
@@ -268,6 +268,6 @@ mod tests {
         let error = jsonl
             .write(&Record::Step(StepMetrics::default()))
             .unwrap_err();
-        assert_snapshot!(error, @"cannot write DIR/metrics.jsonl: No space left on device (os error 28); free some space, or choose another place with --out");
+        assert_snapshot!(error, @"DIR/metrics.jsonl: cannot be written: No space left on device (os error 28); free some space, or choose another place with --out");
     }
 }
