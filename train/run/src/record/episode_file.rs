@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::jsonl::LARGEST;
-use super::{RecordError, unfit, write_error};
+use super::{RecordError, write_error};
 use lapwing_play::sample::KeptEpisode;
 
 /// Fails early on a file that [`write()`] would refuse. Changes nothing.
