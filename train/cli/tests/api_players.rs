@@ -39,7 +39,9 @@ fn replies_of_an_api_are_cached() {
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.out.contains("user: "), "{}", first.out);
     assert!(
-        first.out.contains("\n> <action>right</action>\nright: reward"),
+        first
+            .out
+            .contains("\n> <action>right</action>\nright: reward"),
         "{}",
         first.out
     );
