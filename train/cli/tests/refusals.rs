@@ -4,7 +4,7 @@ use std::fs;
 
 use insta::assert_snapshot;
 
-use crate::support::{fails, run};
+use crate::support::run;
 
 #[test]
 fn an_unknown_device_is_refused() {
