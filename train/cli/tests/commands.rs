@@ -12,7 +12,27 @@ fn the_games_are_listed_with_their_options() {
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     assert_snapshot!("games_listed", ended.out);
     let one = run(directory.path(), &["games", "2048-small"]);
-    assert_snapshot!(one.out, @"");
+    assert_snapshot!(one.out, @r#"
+    2048-small (variant of 2048): A tile of 32 within 25 moves.
+      actions: up, down, left, right
+      options, with their defaults:
+        target = 32        the tile that ends the game, a power of two (a whole number from 32 to 16384)
+        goal = "high"      whether to make high tiles, or to keep them low: then each higher tile costs its share (`high` or `low`)
+        up_cost = 0.0      cost of each `up` (a number from 0 to 1000)
+        swapped = false    the words left and right swap their meanings (true or false)
+        wording = "usual"  the words of the rules (`usual` or `other`)
+        symbols = "usual"  tiles as numbers, or as letters: `A` for 2, `B` for 4, and so on (`usual` or `other`)
+        step_limit = 25    moves of an episode (a whole number from 1 to 100000)
+        view = "board"     the picture alone, or a description above it (`board` or `full`)
+      probes, for lapwing probe and game.probe:
+        low        Tiles must stay low: each higher tile costs points.
+        costly-up  Each up costs a tenth of a point.
+        swapped    The words left and right swap their meanings.
+        symbols    Tiles are letters.
+        wording    The same rules in other words.
+
+    Set an option with --set game.options.NAME=VALUE, or under [game.options] of a config file.
+    "#);
     let wrong = run(directory.path(), &["games", "poison-apple"]);
     assert_eq!(wrong.code, 2);
     assert!(
