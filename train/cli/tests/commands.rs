@@ -228,7 +228,8 @@ fn a_game_is_played_by_its_own_preset() {
 fn the_doctor_finds_that_this_machine_can_train() {
     let directory = tempfile::tempdir().unwrap();
     let ended = run(directory.path(), &["doctor", "--json"]);
-    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}", ended.out);
+    // A slow machine prints the check in progress on standard error.
+    assert_eq!(ended.code, 0, "{} {}", ended.out, ended.err);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     for key in ["name", "driver", "backend", "max_binding"] {
