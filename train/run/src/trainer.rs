@@ -234,15 +234,13 @@ fn test<L: Learner>(
     if results.sampled.iter().any(|tested| tested.step == step) {
         return Ok(());
     }
-    let of = (config.eval.seed, config.eval.episodes);
-    let (scenario, scenes) = state.learner.game();
-    let (seats, other_scenes) = scenes.test(scenario, of, of)?;
-    results.other_scenes = other_scenes;
+    let (seed, (scenario, scenes)) = (config.eval.seed, state.learner.game());
+    let seats = scenes.test(scenario, seed, config.eval.episodes)?;
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
         let (scenario, referee, mut player) = state.learner.player(&config);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
-        results.baselines = baselines(scenario, &referee, &seats, of.0)?;
+        results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);
         tested.push(Evaluation {

@@ -36,8 +36,6 @@ pub struct Evaluation {
 /// The results on test scenes, before and after training: the file `test.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestResults {
-    /// Whether the scenes differ from those of the evaluations, which needs enough held-out scenes.
-    pub other_scenes: bool,
     /// The baselines on the same scenes.
     pub baselines: Baselines,
     /// The results at `eval.temperature`.
