@@ -119,15 +119,9 @@ impl Scenes {
     }
 }
 
-<<<<<<< HEAD
-/// Returns what decides whether a scene is held out: the smallest map of all agents, so the order of the agents does not
-/// matter.
-fn split_key(scenario: &dyn Scenario, scene: u64) -> Result<String, PlayError> {
-=======
-/// Returns whether a scene is held out, by a hash of the state's key. It uses the smallest key of all agents, so the
-/// order of the agents does not matter.
+/// Returns whether a scene is held out, by a hash of its map. It uses the smallest map of all agents, so the order of the
+/// agents does not matter.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
->>>>>>> i-stats
     let game = scenario.start(scene, 0)?;
     let mut least = game.map(0)?;
     for agent in 1..scenario.agents() {
@@ -198,7 +192,6 @@ mod tests {
         assert_ne!(of(&*lake, 1, 3), of(&*lake, 2, 3));
     }
 
-<<<<<<< HEAD
     /// A run that mixes in a probe never trains on a map that it is evaluated on.
     #[test]
     fn a_probe_holds_out_the_maps_of_its_game() {
@@ -233,42 +226,11 @@ mod tests {
         }
     }
 
-=======
     /// Tests have their own scenes, luck and replies of the same distribution, in which likely 4x4 lakes recur.
->>>>>>> i-stats
     #[test]
     fn tests_are_independent_of_evaluations() {
         let lake = game("frozen-lake", &json!({}));
         let scenes = Scenes::of(&*lake).unwrap();
-<<<<<<< HEAD
-        let keys = |seats: &[Seat]| -> HashSet<String> {
-            seats.iter().map(|seat| map(&*lake, seat.scene)).collect()
-        };
-        let selection = scenes.evaluation(&*lake, 1, 500).unwrap();
-        let (seats, is_other) = scenes.test(&*lake, (1, 300), (1, 500)).unwrap();
-        assert!(is_other && keys(&seats).is_disjoint(&keys(&selection)));
-        assert!(seats.iter().all(|seat| is_kept(&map(&*lake, seat.scene))));
-        // Without the exclusion some of the 4x4 lakes would recur.
-        let (free, _) = scenes.test(&*lake, (1, 300), (2, 1)).unwrap();
-        assert!(!keys(&free).is_disjoint(&keys(&selection)));
-        assert_eq!(
-            scenes.test(&*lake, (1, 20), (1, 500)).unwrap().0,
-            seats[..20]
-        );
-    }
-
-    /// Some twenty 3x3 lakes are held out, and a long evaluation plays nearly all of them.
-    #[test]
-    fn a_test_of_a_game_with_few_scenes_repeats_them_with_other_luck() {
-        let lake = game("frozen-lake", &json!({ "size": 3 }));
-        let scenes = Scenes::of(&*lake).unwrap();
-        let (seats, is_other) = scenes.test(&*lake, (1, 20), (1, 2000)).unwrap();
-        assert!(scenes.divided() && !is_other);
-        let lucks =
-            |seats: &[Seat]| -> HashSet<u64> { seats.iter().map(|seat| seat.luck).collect() };
-        let selection = scenes.evaluation(&*lake, 1, 2000).unwrap();
-        assert!(lucks(&seats).is_disjoint(&lucks(&selection)));
-=======
         let test = scenes.test(&*lake, 1, 200).unwrap();
         let evaluation = scenes.evaluation(&*lake, 1, 200).unwrap();
         for of in [
@@ -282,12 +244,11 @@ mod tests {
         let is_held_out = |seat: &Seat| is_kept(&*lake, seat.scene).unwrap();
         assert!(test.iter().all(is_held_out));
         let keys = |seats: &[Seat]| -> Vec<String> {
-            seats.iter().map(|seat| key(&*lake, seat.scene)).collect()
+            seats.iter().map(|seat| map(&*lake, seat.scene)).collect()
         };
         let (tested, evaluated) = (keys(&test), keys(&evaluation));
         let recurring = tested.iter().filter(|key| evaluated.contains(key)).count();
         assert!((20..160).contains(&recurring), "{recurring} of 200");
->>>>>>> i-stats
     }
 
     #[test]
