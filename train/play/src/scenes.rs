@@ -235,8 +235,8 @@ mod tests {
         let evaluation = scenes.evaluation(&*lake, 1, 200).unwrap();
         for of in [
             |seat: &Seat| seat.scene,
-            |seat| seat.luck,
-            |seat| seat.reply,
+            |seat: &Seat| seat.luck,
+            |seat: &Seat| seat.reply,
         ] {
             let numbers: HashSet<u64> = evaluation.iter().map(of).collect();
             assert!(test.iter().all(|seat| !numbers.contains(&of(seat))));
