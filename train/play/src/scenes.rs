@@ -199,11 +199,8 @@ mod tests {
         let scenes = Scenes::of(&*lake).unwrap();
         let test = scenes.test(&*lake, 1, 200).unwrap();
         let evaluation = scenes.evaluation(&*lake, 1, 200).unwrap();
-        for of in [
-            |seat: &Seat| seat.scene,
-            |seat| seat.luck,
-            |seat| seat.reply,
-        ] {
+        let parts: [fn(&Seat) -> u64; 3] = [|seat| seat.scene, |seat| seat.luck, |seat| seat.reply];
+        for of in parts {
             let numbers: HashSet<u64> = evaluation.iter().map(of).collect();
             assert!(test.iter().all(|seat| !numbers.contains(&of(seat))));
         }

@@ -229,13 +229,7 @@ fn by_other_player(
     let mut all = Vec::new();
     for scenario in scenarios {
         let scenario = &**scenario;
-        let seats = &seats(
-            scenario,
-            &Scenes::of(scenario)?,
-            config,
-            arguments,
-            &terminal,
-        )?;
+        let seats = &seats(scenario, &Scenes::of(scenario)?, config, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: config.policy.format_penalty,
