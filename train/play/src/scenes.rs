@@ -199,8 +199,11 @@ mod tests {
         let scenes = Scenes::of(&*lake).unwrap();
         let test = scenes.test(&*lake, 1, 200).unwrap();
         let evaluation = scenes.evaluation(&*lake, 1, 200).unwrap();
-        let parts: [fn(&Seat) -> u64; 3] = [|seat| seat.scene, |seat| seat.luck, |seat| seat.reply];
-        for of in parts {
+        for of in [
+            |seat: &Seat| seat.scene,
+            |seat: &Seat| seat.luck,
+            |seat: &Seat| seat.reply,
+        ] {
             let numbers: HashSet<u64> = evaluation.iter().map(of).collect();
             assert!(test.iter().all(|seat| !numbers.contains(&of(seat))));
         }
