@@ -53,8 +53,8 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
-    /// Returns the seats of an evaluation during training. They are the same for every run with this seed, and a smaller evaluation
-    /// plays the first of them.
+    /// Returns the seats of an evaluation during training. They are the same for every run with this seed, and a smaller
+    /// evaluation plays the first of them.
     ///
     /// # Errors
     /// If the game fails, or has no such scene.

@@ -27,9 +27,8 @@ pub enum TrainingEnd {
 }
 
 /// Trains from the current step to the last, with evaluations before, between and after, and tests before and after.
-/// Records go to the directory
-/// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
-/// returns an error.
+/// Records go to the directory and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is
+/// set, and before it returns an error.
 ///
 /// # Errors
 /// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.

@@ -272,7 +272,7 @@ const successes = b => [['random', b.random && b.random.success_rate], ['scripte
 const returns = b => [['random', b.random && b.random.return_mean], ['scripted', b.scripted && b.scripted.return_mean], ['best possible', b.best_possible]];
 
 /** The results before and after training: of the test, or else of the evaluations. */
-const tested = run => run.test.sampled.length > 0 && run.test.sampled[run.test.sampled.length - 1].step === run.steps_done;
+const tested = run => run.test.sampled[0]?.step === 0 && run.test.sampled[run.test.sampled.length - 1].step === run.steps_done;
 const ends = all => [all[0], all.length > 1 ? all[all.length - 1] : undefined];
 const outcomes = run => ends(tested(run) ? run.test.sampled : run.evaluations);
 const greedy = run => ends(tested(run) ? run.test.greedy : []);
