@@ -63,7 +63,7 @@ pub fn resume<L: Learner>(
     let (saved, damaged) = checkpoint::latest(run.path());
     let is_latest = damaged.is_empty();
     for error in &damaged {
-        progress.note(&format!("skipped: {error}"));
+        progress.note(&format!("skipped a checkpoint: {error}"));
     }
     let saved = match (saved, damaged.into_iter().next()) {
         (Some(saved), _) => saved,

@@ -1,12 +1,12 @@
 //! Records of evaluations, tests and warnings. Means are over episodes, with equal weight for each, unless a field says
 //! otherwise.
 
-use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use lapwing_model::read_file;
 use lapwing_play::metrics::{Baselines, PlayMetrics};
 
 use super::directory;
@@ -47,7 +47,7 @@ pub struct TestResults {
 impl TestResults {
     /// Reads the results of a run; empty if it has none yet, or unreadable ones.
     pub fn read(run: &Path) -> TestResults {
-        let bytes = fs::read(directory::test(run)).unwrap_or_default();
+        let bytes = read_file(&directory::test(run), 1 << 20).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }
