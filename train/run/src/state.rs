@@ -145,7 +145,7 @@ impl State {
             {
                 progress.note(&format!(
                     "the built-in model knows only Frozen Lake and Snake, with replies of one token, and {} wants replies such \
-                     as {reply:?} (tokens: {tokens}); expect unreadable replies, or play with another model (--model)",
+                     as {reply:?} (tokens: {tokens}); if they are unreadable, or it learns nothing, use another model (--model)",
                     world.name,
                 ));
             }
