@@ -42,14 +42,16 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
         Ok((files.drawn(run, &config, width), files.running))
     };
     let is_terminal = io::stdout().is_terminal();
-    while arguments.once || is_sweep && !is_terminal {
-        let width = Term::stdout().size_checked().map_or(80, |size| size.1);
-        let (text, running) = draw(width.into())?;
-        write!(io::stdout(), "{text}")?;
-        if arguments.once || !running {
-            return Ok(());
+    if arguments.once || is_sweep && !is_terminal {
+        loop {
+            let width = Term::stdout().size_checked().map_or(80, |size| size.1);
+            let (text, running) = draw(width.into())?;
+            write!(io::stdout(), "{text}")?;
+            if arguments.once || !running {
+                return Ok(());
+            }
+            std::thread::sleep(TABLE_INTERVAL);
         }
-        std::thread::sleep(TABLE_INTERVAL);
     }
     ctrlc::set_handler(|| STOP.store(true, Relaxed))?;
     match is_terminal {

@@ -298,7 +298,7 @@ fn damaged_lines_are_counted() {
     add("episodes.jsonl", b"{}\n{\"kind\":\"epi");
     fs::remove_file(directory::sessions(&path)).unwrap();
     let page = dir.path().join("page.html");
-    let notes = write(&[path.clone()], &page).unwrap();
+    let notes = write(std::slice::from_ref(&path), &page).unwrap();
     assert_eq!(
         notes[1],
         "a: sessions.jsonl is missing or cannot be opened."

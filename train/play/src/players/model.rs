@@ -59,8 +59,10 @@ pub struct ModelPlayer<'a> {
     sampling: SamplingOptions,
     /// Receives a request and the ids of its reply: none before the first token, then after each token. If it returns
     /// false, the player leaves.
-    pub watch: Option<&'a mut (dyn FnMut(&ActionRequest<'_>, &[u32]) -> bool + 'a)>,
+    pub watch: Option<&'a mut ReplyWatch<'a>>,
 }
+
+type ReplyWatch<'a> = dyn FnMut(&ActionRequest<'_>, &[u32]) -> bool + 'a;
 
 impl Player for ModelPlayer<'_> {
     /// Each distinct prompt runs through the model once, however many episodes have it.
