@@ -184,6 +184,8 @@ impl KvArena {
             larger.write_rows(&old, table);
             *table = larger;
         }
+        // The old tables are too small for all later ones.
+        self.gpu.drop_unused();
         Ok(())
     }
 }

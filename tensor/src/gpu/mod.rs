@@ -28,6 +28,9 @@ pub enum GpuError {
          mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)"
     )]
     NoDriver(String),
+    /// A limit of the process is so low that drivers would crash.
+    #[error("a GPU driver may not start here: {0}")]
+    Limited(String),
     /// The requested device number does not exist.
     #[error("there is no device {index}, wanted one of {}", numbered(.found))]
     NoSuchDevice {
@@ -191,7 +194,8 @@ impl Gpu {
 
     /// Returns the reason why [`Gpu::list`] is empty, as far as it is known.
     pub fn none_found() -> GpuError {
-        caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver)
+        let why = || caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver);
+        caps::too_low_limit().map_or_else(why, GpuError::Limited)
     }
 
     /// Returns every device found, in the order of their numbers.
@@ -231,6 +235,11 @@ impl Gpu {
     /// Starts a new measurement of the peak.
     pub fn reset_peak(&self) {
         self.0.pool.lock().expect("pool").reset_peak();
+    }
+
+    /// Returns the memory of unused buffers to the driver.
+    pub fn drop_unused(&self) {
+        self.0.pool.lock().expect("pool").drop_free();
     }
 
     /// Submits the recorded work and waits until the device has finished it.
