@@ -227,6 +227,11 @@ impl Gpu {
         self.0.pool.lock().expect("pool").in_use
     }
 
+    /// Bytes of all buffers for tensors: those in use, and the unused ones of the pool.
+    pub fn bytes_held(&self) -> u64 {
+        self.0.pool.lock().expect("pool").held()
+    }
+
     /// The largest value of [`Gpu::bytes_in_use`] since the device was opened or [`Gpu::reset_peak`] was called.
     pub fn peak_in_use(&self) -> u64 {
         self.0.pool.lock().expect("pool").peak_in_use
@@ -237,9 +242,11 @@ impl Gpu {
         self.0.pool.lock().expect("pool").reset_peak();
     }
 
-    /// Returns the memory of unused buffers to the driver.
+    /// Frees the memory of unused buffers, after the work that uses them.
     pub fn drop_unused(&self) {
         self.0.pool.lock().expect("pool").drop_free();
+        self.submit();
+        self.wait();
     }
 
     /// Submits the recorded work and waits until the device has finished it.
@@ -404,11 +411,6 @@ impl Gpu {
 
 #[cfg(test)]
 impl Gpu {
-    /// Bytes of all buffers for tensors: those in use, and the unused ones of the pool.
-    pub(crate) fn bytes_held(&self) -> u64 {
-        self.0.pool.lock().expect("pool").held()
-    }
-
     /// The largest value of `bytes_held` since the last [`Gpu::reset_peak`].
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.0.pool.lock().expect("pool").peak

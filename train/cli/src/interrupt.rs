@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use anyhow::Context;
 use lapwing_play::external::{self, GameName};
 
 use crate::out;
@@ -17,13 +18,19 @@ pub const STATUS: u8 = 130;
 
 /// Returns a flag that the first signal sets, after printing what is done about it. The second signal ends the program.
 pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool> {
-    ctrlc::set_handler(move || {
+    handle(move || {
         if IS_LOADING.load(Relaxed) || ASKED.swap(true, Relaxed) {
             end();
         }
         out::print_always(&format!("stopping: {what_is_done}; again to stop at once"));
     })?;
     Ok(&ASKED)
+}
+
+/// Handles signals in a thread of its own.
+fn handle(handler: impl FnMut() + 'static + Send) -> anyhow::Result<()> {
+    let problem = "Ctrl-C cannot be handled; if no more threads may be started, raise `ulimit -u`";
+    ctrlc::set_handler(handler).context(problem)
 }
 
 /// Whether a signal has set the flag of [`listen`].
@@ -38,7 +45,7 @@ pub const STEP_IS_SAVED: &str = "the current step is finished and saved";
 /// it, a child only sees the end of its standard input, which one that hangs ignores.
 pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
     if games.iter().any(|game| game.is_external()) {
-        ctrlc::set_handler(|| end())?;
+        handle(|| end())?;
     }
     Ok(())
 }
