@@ -103,10 +103,10 @@ pub(super) fn too_low_limit() -> Option<String> {
         let wait = || drop(lock.lock());
         (0..threads).try_for_each(|_| Builder::new().spawn_scoped(scope, wait).map(drop))
     });
-    let error = started.err()?;
-    Some(format!(
-        "it needs up to {threads} threads: {error}; allow more with `ulimit -u` or the container's limit of processes"
-    ))
+    let cure = "allow more with `ulimit -u` or the container's limit of processes";
+    started
+        .err()
+        .map(|error| format!("it needs up to {threads} threads: {error}; {cure}"))
 }
 
 #[cfg(not(unix))]
