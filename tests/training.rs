@@ -380,7 +380,9 @@ fn an_error_does_not_lose_what_was_learned() {
     let mut run = state(config(&[&SMALL[..], &["train.lr=0.003"]].concat()));
     let error = train_in(&dir, &mut run, &mut [&mut Failing(3, full_disk)]).unwrap_err();
     assert!(
-        error.to_string().starts_with("cannot write metrics.jsonl"),
+        error
+            .to_string()
+            .starts_with("metrics.jsonl: cannot be written"),
         "{error}"
     );
     assert_eq!(run.step, 3);

@@ -279,6 +279,7 @@ fn what_is_kept_plays_the_same_games() {
         "lock",
         "metrics.jsonl",
         "model",
+        "test.json",
     ];
     assert_eq!(names(&dir), wanted);
     let kept = model(&dir);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::options::{OptionsError, Phrasing, presets};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Legend, Outcome, Planes, Scenario, actions_for,
+    DeclaredOptions, Game, GameError, Kind, Legend, Outcome, Planes, Scenario, actions_for,
     check_actions, meant,
 };
 use map::{LakeCell, LakeMap};

@@ -38,7 +38,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use options::{
-    GameOption, GameOptions, OptionRange, OptionsError, UnknownGame, described, refused,
+    DeclaredOption, DeclaredOptions, OptionRange, OptionsError, UnknownGame, described, refused,
     suggestion, wrong,
 };
 pub use picture::{Legend, Role};
@@ -218,7 +218,7 @@ pub struct Kind {
     /// A description in one sentence.
     pub summary: &'static str,
     /// Its options.
-    pub options: &'static [GameOption],
+    pub options: &'static [DeclaredOption],
     /// Its variants.
     pub variants: &'static [GameVariant],
     /// Its semantic probes.

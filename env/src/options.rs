@@ -54,7 +54,7 @@ impl OptionRange {
 
 /// An option of a game or a key of a config section, as declared with [`options!`](crate::options!).
 #[derive(Debug, Clone)]
-pub struct GameOption {
+pub struct DeclaredOption {
     /// Its name.
     pub name: &'static str,
     /// Its documentation.
@@ -69,7 +69,7 @@ pub struct GameOption {
     pub if_changed: bool,
 }
 
-impl GameOption {
+impl DeclaredOption {
     /// Describes the values that it accepts.
     pub fn wanted(&self) -> String {
         match self.range {
@@ -88,9 +88,9 @@ impl GameOption {
 }
 
 /// The options of a game or a config section: a struct that [`options!`](crate::options!) declares.
-pub trait GameOptions: Default + Serialize + DeserializeOwned {
+pub trait DeclaredOptions: Default + Serialize + DeserializeOwned {
     /// The options in the order of their declaration.
-    const LIST: &'static [GameOption];
+    const LIST: &'static [DeclaredOption];
 
     /// Reads the options of `game`. Options that are left out have their defaults.
     ///
@@ -141,11 +141,11 @@ pub trait GameOptions: Default + Serialize + DeserializeOwned {
     }
 }
 
-/// Declares a struct of game options or a config section and implements [`GameOptions`] for it. After the range,
+/// Declares a struct of game options or a config section and implements [`DeclaredOptions`] for it. After the range,
 /// `with "MODULE"` names a module for serde's attribute `with`.
 ///
 /// ```
-/// use lapwing_env::{GameOptions, OptionRange::Whole};
+/// use lapwing_env::{DeclaredOptions, OptionRange::Whole};
 ///
 /// lapwing_env::options! {
 ///     /// The options of a lake.
@@ -186,8 +186,8 @@ macro_rules! options {
             }
         }
 
-        impl $crate::GameOptions for $Options {
-            const LIST: &'static [$crate::GameOption] = &[$($crate::GameOption {
+        impl $crate::DeclaredOptions for $Options {
+            const LIST: &'static [$crate::DeclaredOption] = &[$($crate::DeclaredOption {
                 name: stringify!($name),
                 meaning: concat!($($doc),+).trim_ascii(),
                 default: || ::serde_json::json!(<$Options>::default().$name),

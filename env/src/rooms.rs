@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::options::{Phrasing, View, presets};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, Outcome, Scenario, actions_for, check_actions, meant,
+    DeclaredOptions, Game, GameError, Kind, Outcome, Scenario, actions_for, check_actions, meant,
 };
 use grid::{Act, Grid};
 use mission::Mission;

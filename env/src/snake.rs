@@ -14,7 +14,7 @@ use crate::options::{Phrasing, View, presets};
 use crate::picture::Cell;
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, LEFT_RIGHT, Legend, Outcome, Planes, Scenario,
+    DeclaredOptions, Game, GameError, Kind, LEFT_RIGHT, Legend, Outcome, Planes, Scenario,
     UP_DOWN_LEFT_RIGHT, actions_for, check_actions, meant,
 };
 use board::{Food, SnakeBoard, SnakeEvent};

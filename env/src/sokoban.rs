@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::options::{OptionsError, Phrasing, View, presets};
 use crate::rng::Stream;
 use crate::{
-    Game, GameError, GameOptions, Kind, LEFT_RIGHT, Legend, Outcome, Scenario, UP_DOWN_LEFT_RIGHT,
-    actions_for, check_actions, meant,
+    DeclaredOptions, Game, GameError, Kind, LEFT_RIGHT, Legend, Outcome, Scenario,
+    UP_DOWN_LEFT_RIGHT, actions_for, check_actions, meant,
 };
 use level::{Level, Levels, Position};
 use options::{BoxGoal, SokobanOptions};

@@ -227,7 +227,7 @@ fn a_failed_merge_leaves_no_files() {
     let adapter = golden("qwen2").join("adapter");
     let error = merge(&golden("qwen2"), &adapter, &out).unwrap_err();
     assert!(
-        error.ends_with("out: exists and is not empty; choose another directory"),
+        error.ends_with("out: exists and is not empty: choose another directory"),
         "{error}"
     );
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
@@ -236,7 +236,7 @@ fn a_failed_merge_leaves_no_files() {
     fs::write(&file, "precious").unwrap();
     let error = merge(&golden("qwen2"), &adapter, &file).unwrap_err();
     assert!(
-        error.ends_with("notes.txt: exists and is not a directory; choose another name"),
+        error.ends_with("notes.txt: exists and is not a directory: choose another name"),
         "{error}"
     );
     assert_eq!(fs::read(&file).unwrap(), b"precious");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::NAME;
 use super::map::{LakeCell, LakeMap};
-use crate::GameOptions;
+use crate::DeclaredOptions;
 use crate::OptionRange::{Positive, Whole};
 use crate::options::{
     LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides, wrong,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::NAME;
 use crate::OptionRange::Whole;
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View};
-use crate::{GameOptions, Scenario};
+use crate::{DeclaredOptions, Scenario};
 
 crate::options! {
     /// The options of rooms.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::NAME;
 use super::board::{Food, SnakeEvent};
-use crate::GameOptions;
+use crate::DeclaredOptions;
 use crate::OptionRange::{Real, Whole};
 use crate::options::{
     LONGEST_EPISODE, LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::NAME;
 use super::level::{LONGEST_LEVEL_SIDE, Levels, MOST_BOXES};
-use crate::GameOptions;
+use crate::DeclaredOptions;
 use crate::OptionRange::{Real, Whole};
 use crate::options::{
     LONGEST_EPISODE, OptionsError, Phrasing, View, left_out, refused, settle_sides, wrong,

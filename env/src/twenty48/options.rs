@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NAME;
-use crate::GameOptions;
+use crate::DeclaredOptions;
 use crate::OptionRange::{Real, Whole};
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View, refused};
 

@@ -164,13 +164,10 @@ impl SandboxProcess {
                 *child = Err((file.to_owned(), problem.clone()));
                 Err(ModelError::file(file, problem))
             }
-            Err(SandboxEnd::Killed(status)) => Err(ModelError::file(
-                &self.dir,
-                format!(
-                    "the system killed the sandbox for its tokenizer and template twice ({status}), probably because memory is \
-                     short: end other programs, raise the memory limit of the container or service, or use a smaller model"
-                ),
-            )),
+            Err(SandboxEnd::Killed(status)) => Err(ModelError::Killed {
+                dir: self.dir.clone(),
+                status,
+            }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Commands with the built-in model.
 
+use std::fs;
+
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -12,7 +14,27 @@ fn the_games_are_listed_with_their_options() {
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     assert_snapshot!("games_listed", ended.out);
     let one = run(directory.path(), &["games", "2048-small"]);
-    assert_snapshot!(one.out, @"");
+    assert_snapshot!(one.out, @r#"
+    2048-small (variant of 2048): A tile of 32 within 25 moves.
+      actions: up, down, left, right
+      options, with their defaults:
+        target = 32        the tile that ends the game, a power of two (a whole number from 32 to 16384)
+        goal = "high"      whether to make high tiles, or to keep them low: then each higher tile costs its share (`high` or `low`)
+        up_cost = 0.0      cost of each `up` (a number from 0 to 1000)
+        swapped = false    the words left and right swap their meanings (true or false)
+        wording = "usual"  the words of the rules (`usual` or `other`)
+        symbols = "usual"  tiles as numbers, or as letters: `A` for 2, `B` for 4, and so on (`usual` or `other`)
+        step_limit = 25    moves of an episode (a whole number from 1 to 100000)
+        view = "board"     the picture alone, or a description above it (`board` or `full`)
+      probes, for lapwing probe and game.probe:
+        low        Tiles must stay low: each higher tile costs points.
+        costly-up  Each up costs a tenth of a point.
+        swapped    The words left and right swap their meanings.
+        symbols    Tiles are letters.
+        wording    The same rules in other words.
+
+    Set an option with --set game.options.NAME=VALUE, or under [game.options] of a config file.
+    "#);
     let wrong = run(directory.path(), &["games", "poison-apple"]);
     assert_eq!(wrong.code, 2);
     assert!(
@@ -137,7 +159,10 @@ fn a_run_trains_an_adapter() {
     );
     assert!(runs.join("adapter/adapter_model.safetensors").exists());
 
-    // The adapter scores as in the last evaluation.
+    // The adapter scores as in the test at the end of training.
+    let test = fs::read_to_string(runs.join("test.json")).unwrap();
+    let test: Value = serde_json::from_str(&test).unwrap();
+    let last = &test["sampled"][1];
     let config = "runs/frozen-lake-1/config.toml";
     let eval = run(
         directory.path(),
@@ -155,9 +180,7 @@ fn a_run_trains_an_adapter() {
         let is_of_play = !["kind", "step", "time", "seconds_evaluation"].contains(&&**key);
         assert!(!is_of_play || eval[key] == *value, "{key}: {eval}");
     }
-    let mut baselines = metrics[0].clone();
-    baselines.as_object_mut().unwrap().remove("kind");
-    assert_eq!(eval["baselines"], baselines);
+    assert_eq!(eval["baselines"], test["baselines"]);
 
     let play = run(
         directory.path(),
@@ -208,7 +231,8 @@ fn a_game_is_played_by_its_own_preset() {
 fn the_doctor_finds_that_this_machine_can_train() {
     let directory = tempfile::tempdir().unwrap();
     let ended = run(directory.path(), &["doctor", "--json"]);
-    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}", ended.out);
+    // A slow machine prints the check in progress on standard error.
+    assert_eq!(ended.code, 0, "{} {}", ended.out, ended.err);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     for key in ["name", "driver", "backend", "max_binding"] {

@@ -100,7 +100,7 @@ fn the_own_game_of_the_docs_is_played() {
     let lost = with_input(home.path(), &arguments, &"up\n".repeat(8));
     assert!(
         lost.out
-            .contains("over after 8 turns: no success, return 0\n"),
+            .contains("over after 8 turns (step limit): no success, return 0\n"),
         "{}",
         lost.out
     );

@@ -209,10 +209,11 @@ fn probes_separate_instructions_from_habit() {
         let (name, player) = (row["probe"].as_str().unwrap(), &row["players"][0]);
         let parted = player["parted"].as_u64().unwrap();
         let same_meaning = ["usual", "symbols", "wording"].contains(&name);
-        assert_eq!(parted == 0, same_meaning, "{row}");
+        // In `exact` the two differ only if the goal is one step away before step 8.
+        assert!((parted == 0) == same_meaning || name == "exact", "{row}");
         let of_the_two = player["changed"].as_u64().unwrap() + player["usual"].as_u64().unwrap();
         assert!(of_the_two <= parted);
-        assert_eq!(player["verdict"] == "same_meaning", same_meaning);
+        assert_eq!(player["verdict"] == "same_meaning", parted == 0);
         assert_eq!(
             row["scripted"].as_f64().unwrap() > 0.5,
             name != "exact" || row["scripted"] == 1.0

@@ -269,7 +269,7 @@ fn a_killed_sweep_is_continued() {
     until("no step", &|| records().contains("\"kind\":\"step\""));
     let second = run(home, &["sweep", "trial.toml"]);
     assert_eq!(second.code, 1);
-    assert_snapshot!(second.err, @"error: sweeps/trial is in use by another lapwing: wait until it is done, or choose another directory with --out");
+    assert_snapshot!(second.err, @"error: sweeps/trial is in use by another lapwing: wait until it is done");
     let watched = succeeds(home, &["watch", "sweeps/trial", "--once"]).out;
     assert!(watched.starts_with("sweeps/trial: running\n"), "{watched}");
     assert!(

@@ -48,7 +48,7 @@ fn a_network_is_trained_evaluated_and_played() {
         assert!(
             ended
                 .out
-                .contains("The network is in net/network.safetensors. Watch it play:")
+                .contains("The network is in net/network.safetensors.\n")
         );
         let net = home.join("net");
         for file in [

@@ -364,17 +364,12 @@ pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
     for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
         let weights = group.advantages.iter().map(EpisodeAdvantage::weight);
         let weights: Vec<f64> = weights.collect();
-        let trains = match weights.iter().all(|weight| *weight == 0.0) {
-            true => group.entropy_weight != 0.0,
-            false => kept,
-        };
-        group.selected = match trains {
-            true => {
-                let seed = seeds::derive(train.seed, "choose", &[step, number]);
-                sample(train, &weights, &mut Stream::new(seed, "choose"))
-            }
-            false => Vec::new(),
-        };
+        let is_equal = weights.iter().all(|weight| *weight == 0.0);
+        group.selected.clear();
+        if is_equal && group.entropy_weight != 0.0 || !is_equal && kept {
+            let seed = seeds::derive(train.seed, "choose", &[step, number]);
+            group.selected = sample(train, &weights, &mut Stream::new(seed, "choose"));
+        }
     }
 }
 

@@ -40,17 +40,6 @@ pub enum PlayError {
         /// What is wrong with it.
         problem: String,
     },
-    /// An action that the model cannot write.
-    #[error(
-        "the model cannot reply {reply:?}: its tokenizer turns that into {written:?}; set another policy.reply (word, tags, \
-         think, plan or json), or use another model"
-    )]
-    Unwritable {
-        /// The shortest reply for the action.
-        reply: String,
-        /// The reply after encoding and decoding.
-        written: String,
-    },
     /// A config section that names no playable game.
     #[error(transparent)]
     Setting(#[from] SettingError),

@@ -94,28 +94,15 @@ impl Player for ProbedPlayer<'_> {
             let followed = &mut self.followed;
             followed.parted += 1;
             let Some(action) = reply.action else { continue };
-            for (good, count, by_chance, sign) in [
-                (
-                    changed,
-                    &mut followed.changed,
-                    &mut followed.changed_by_chance,
-                    1.0,
-                ),
-                (
-                    usual,
-                    &mut followed.usual,
-                    &mut followed.usual_by_chance,
-                    -1.0,
-                ),
-            ] {
-                let (taken, chance) = (
-                    good.contains(&action),
-                    good.len() as f64 / ask.actions.len() as f64,
-                );
-                *count += usize::from(taken);
-                *by_chance += chance;
-                *lead += sign * (f64::from(u8::from(taken)) - chance);
-            }
+            let taken = |good: &[usize]| usize::from(good.contains(&action));
+            let chance = |good: &[usize]| good.len() as f64 / ask.actions.len() as f64;
+            let (new, old) = (taken(&changed), taken(&usual));
+            let (new_by_chance, old_by_chance) = (chance(&changed), chance(&usual));
+            followed.changed += new;
+            followed.usual += old;
+            followed.changed_by_chance += new_by_chance;
+            followed.usual_by_chance += old_by_chance;
+            *lead += (new as f64 - new_by_chance) - (old as f64 - old_by_chance);
         }
         Ok(replies)
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lapwing_model::{ChatTemplate, Tokenizer};
 
-use crate::PlayError;
 use crate::prompt_writer::{AgentView, PromptWriter};
+use crate::{PlayError, SettingError};
 
 /// The maximum number of bytes of remembered prompts, texts and ids together; then all are dropped. A game on a large
 /// board rarely repeats a state, so a long run would fill the memory.
@@ -79,21 +79,41 @@ impl Prompts {
         Ok(ids)
     }
 
-    /// Returns the number of tokens of the shortest reply for each action, with the reply; none if any text is an action.
+    /// Returns the number of tokens of the shortest reply for an action, with the reply, for the action that takes most;
+    /// `None` if any text is an action.
     ///
     /// # Errors
-    /// If the tokenizer fails, or has no tokens for a reply.
-    pub fn shortest_replies(&self) -> Result<Vec<(usize, String)>, PlayError> {
-        let count = |(action, reply): (usize, String)| {
+    /// If this is more than the maximum, or the tokenizer fails or has no tokens for a reply.
+    pub fn check_replies(&self, most: usize) -> Result<Option<(usize, String)>, PlayError> {
+        let mut longest = None;
+        for (action, reply) in self.framing.shortest_replies().enumerate() {
             let ids = self.tokenizer.encode(&reply)?;
             let written = self.tokenizer.decode(&ids)?;
             if self.framing.read(written.clone(), false).action != Some(action) {
-                return Err(PlayError::Unwritable { reply, written });
+                let wanted = format!(
+                    "a form without characters that the model's tokenizer lacks: it writes {written:?}"
+                );
+                return Err(SettingError::Range {
+                    key: "policy.reply".to_owned(),
+                    found: format!("{reply:?}"),
+                    wanted,
+                }
+                .into());
             }
-            Ok((ids.len(), reply))
-        };
-        let replies = self.framing.shortest_replies().into_iter().enumerate();
-        replies.map(count).collect()
+            longest = longest.max(Some((ids.len(), reply)));
+        }
+        if let Some((tokens, reply)) = longest.as_ref().filter(|(tokens, _)| *tokens > most) {
+            let wanted = format!(
+                "at least {tokens}, because the reply {reply:?} takes as many tokens of this model: --set policy.max_new_tokens={tokens}"
+            );
+            return Err(SettingError::Range {
+                key: "policy.max_new_tokens".to_owned(),
+                found: most.to_string(),
+                wanted,
+            }
+            .into());
+        }
+        Ok(longest)
     }
 
     /// The inputs of a prompt.
@@ -137,19 +157,30 @@ mod tests {
 
     #[test]
     fn replies_are_as_long_as_the_model_has_to_write_them() {
-        let count = |reply| prompts(reply, BASE.as_ref()).shortest_replies().unwrap();
-        assert_eq!(count(ReplyForm::Word)[0], (1, "left".to_owned()));
-        assert_eq!(count(ReplyForm::Tags)[0].1, "<action>left</action>");
-        assert!(count(ReplyForm::Tags)[0].0 > 5);
+        let check = |reply, most| prompts(reply, BASE.as_ref()).check_replies(most);
+        assert_eq!(
+            check(ReplyForm::Word, 1).unwrap(),
+            Some((1, "up".to_owned()))
+        );
+        let (tokens, reply) = check(ReplyForm::Tags, 99).unwrap().unwrap();
+        assert_eq!(reply, "<action>up</action>");
+        check(ReplyForm::Tags, tokens).unwrap();
+        let error = check(ReplyForm::Tags, tokens - 1).unwrap_err().to_string();
+        assert!(
+            error.ends_with(&format!("--set policy.max_new_tokens={tokens}")),
+            "{error}"
+        );
 
         let dir = tempfile::tempdir().unwrap();
         let json = std::fs::read_to_string(format!("{BASE}/tokenizer.json")).unwrap();
         let json = json.replacen("\"<\":", "\"nothing\":", 1);
         std::fs::write(dir.path().join("tokenizer.json"), json).unwrap();
-        let error = prompts(ReplyForm::Tags, dir.path()).shortest_replies();
+        let error = prompts(ReplyForm::Tags, dir.path()).check_replies(99);
         let error = error.unwrap_err().to_string();
-        let wanted = "the model cannot reply \"<action>left</action>\": its tokenizer turns that into \"action>left/action>\"";
-        assert!(error.starts_with(wanted), "{error}");
+        assert!(
+            error.ends_with("it writes \"action>left/action>\""),
+            "{error}"
+        );
     }
 
     /// A long run on a large board has new states all the time.

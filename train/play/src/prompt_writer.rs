@@ -75,7 +75,7 @@ impl<'a> AgentView<'a> {
 
 impl ActionRequest<'_> {
     /// Returns the inputs of this request.
-    pub(crate) fn seen(&self) -> AgentView<'_> {
+    pub fn seen(&self) -> AgentView<'_> {
         AgentView {
             observation: self.observation,
             past: self.past,
@@ -178,9 +178,9 @@ impl PromptWriter {
     }
 
     /// Returns the shortest reply for each action; none if any text is an action.
-    pub(crate) fn shortest_replies(&self) -> Vec<String> {
+    pub(crate) fn shortest_replies(&self) -> impl Iterator<Item = String> {
         let actions = self.actions.iter().filter(|_| !self.takes_text);
-        actions.map(|action| self.form.say(action)).collect()
+        actions.map(|action| self.form.say(action))
     }
 
     /// Parses a reply. `cut`: the token limit ended it.

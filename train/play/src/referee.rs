@@ -109,9 +109,7 @@ impl Referee {
             }
             let replies = match ask_all(scenario, &games, &episodes, &living, round, players) {
                 Err(PlayError::Left) => {
-                    for &e in &living {
-                        episodes[e].turns.pop();
-                    }
+                    living.iter().for_each(|e| drop(episodes[*e].turns.pop()));
                     return Ok((episodes, failed));
                 }
                 replies => replies?,
@@ -223,11 +221,7 @@ fn ask_all(
         let ask = |&i: &usize| ask(scenario, games, episodes, living[i], round);
         let asks: Vec<ActionRequest<'_>> = own.iter().map(ask).collect();
         let given = player.act(&asks)?;
-        assert_eq!(
-            given.len(),
-            asks.len(),
-            "a player's replies, and what it was asked for"
-        );
+        assert_eq!(given.len(), asks.len(), "one reply for each request");
         for (i, reply) in own.into_iter().zip(given) {
             replies[i] = reply;
         }
@@ -243,16 +237,12 @@ fn check(scenario: &dyn Scenario, outcomes: &[Outcome]) -> Result<(), GameError>
     let (agents, given) = (scenario.agents(), outcomes.len());
     let problem = if given != agents {
         format!("it has {agents} agents, and gave {given} outcomes")
-    } else if let Some(bad) = outcomes
-        .iter()
-        .find(|o| !(-MAX_REWARD..=MAX_REWARD).contains(&o.reward))
-    {
-        format!(
-            "a reward is {:e}, and must be a number from -{MAX_REWARD:e} to {MAX_REWARD:e}",
-            bad.reward
-        )
     } else {
-        return Ok(());
+        let mut rewards = outcomes.iter().map(|outcome| outcome.reward);
+        let Some(bad) = rewards.find(|r| !(-MAX_REWARD..=MAX_REWARD).contains(r)) else {
+            return Ok(());
+        };
+        format!("a reward is {bad:e}, and must be a number from -{MAX_REWARD:e} to {MAX_REWARD:e}")
     };
     Err(GameError::new(scenario.name(), problem))
 }

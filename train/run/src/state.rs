@@ -133,34 +133,22 @@ impl State {
             template,
         )?;
 
-        for world in &worlds {
-            let replies = world.prompts.shortest_replies()?;
-            let Some((tokens, reply)) = replies.into_iter().max() else {
-                continue;
-            };
-            let found = config.policy.max_new_tokens;
-            if tokens > found {
-                return Err(too_short(found, tokens, &reply).into());
-            }
-            let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
-            if is_fresh && (tokens > 1 || !KNOWN_GAMES.contains(&world.scenario.name())) {
-                progress.note(&format!(
-                    "the built-in model knows only Frozen Lake and Snake, with replies of one token, and {} wants replies such \
-                     as {reply:?} ({}): --model takes a model that can read",
-                    world.name,
-                    match tokens {
-                        1 => "1 token".to_owned(),
-                        _ => format!("{tokens} tokens"),
-                    },
-                ));
-            }
-        }
-
         // The length of prompts is estimated from some scenes, even if fewer are evaluated.
         let count = config.eval.episodes.max(16);
         let mut starts = Vec::new();
         for world in &mut worlds {
             starts.extend(world.starts(config.eval.seed, count)?);
+            let longest = world.prompts.check_replies(config.policy.max_new_tokens)?;
+            let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
+            let is_known = KNOWN_GAMES.contains(&world.scenario.name());
+            if let Some((tokens, reply)) = longest.filter(|it| is_fresh && (it.0 > 1 || !is_known))
+            {
+                progress.note(&format!(
+                    "the built-in model knows only Frozen Lake and Snake, with replies of one token, and {} wants replies such \
+                     as {reply:?} (tokens: {tokens}); if they are unreadable, or it learns nothing, use another model (--model)",
+                    world.name,
+                ));
+            }
         }
         let agents = worlds.iter().map(|world| world.scenario.agents()).max();
         let turns = worlds.iter().map(|world| world.scenario.step_limit()).max();
@@ -379,18 +367,6 @@ impl<L: Learner> State<L> {
     /// If the run does not train and plays without an adapter.
     pub fn save(&self, place: &Path) -> Result<(), Error> {
         self.learner.save(&self.config, place)
-    }
-}
-
-/// The error of a reply that cannot be long enough for an action.
-fn too_short(found: usize, tokens: usize, reply: &str) -> ConfigError {
-    ConfigError::Range {
-        key: "policy.max_new_tokens".to_owned(),
-        found: found.to_string(),
-        wanted: format!(
-            "at least {tokens}, because the model needs as many tokens for the reply {reply:?}: --set \
-             policy.max_new_tokens={tokens}"
-        ),
     }
 }
 

@@ -27,9 +27,8 @@ pub enum TrainingEnd {
 }
 
 /// Trains from the current step to the last, with evaluations before, between and after, and tests before and after.
-/// Records go to the directory
-/// and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is set, and before it
-/// returns an error.
+/// Records go to the directory and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is
+/// set, and before it returns an error.
 ///
 /// # Errors
 /// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
@@ -64,7 +63,7 @@ pub fn resume<L: Learner>(
     let (saved, damaged) = checkpoint::latest(run.path());
     let is_latest = damaged.is_empty();
     for error in &damaged {
-        progress.note(&format!("skipped: {error}"));
+        progress.note(&format!("skipped a checkpoint: {error}"));
     }
     let saved = match (saved, damaged.into_iter().next()) {
         (Some(saved), _) => saved,
@@ -234,15 +233,13 @@ fn test<L: Learner>(
     if results.sampled.iter().any(|tested| tested.step == step) {
         return Ok(());
     }
-    let of = (config.eval.seed, config.eval.episodes);
-    let (scenario, scenes) = state.learner.game();
-    let (seats, other_scenes) = scenes.test(scenario, of, of)?;
-    results.other_scenes = other_scenes;
+    let (seed, (scenario, scenes)) = (config.eval.seed, state.learner.game());
+    let seats = scenes.test(scenario, seed, config.eval.episodes)?;
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
         let (scenario, referee, mut player) = state.learner.player(&config);
         let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
-        results.baselines = baselines(scenario, &referee, &seats, of.0)?;
+        results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);
         tested.push(Evaluation {

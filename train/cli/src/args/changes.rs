@@ -104,12 +104,6 @@ impl ConfigArgs {
         Ok(resolved)
     }
 
-    /// Returns seed and number of episodes of the evaluations that selected the weights of a run.
-    pub fn selection(&self) -> Result<(u64, usize), Error> {
-        let eval = Config::load(&self.config, &[])?.eval;
-        Ok((eval.seed, eval.episodes))
-    }
-
     fn settings(&self) -> Result<Vec<String>, Error> {
         // Quoted as TOML, so that a directory named 7 stays a string.
         let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));

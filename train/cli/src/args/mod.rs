@@ -29,7 +29,7 @@ use values::{SHARE, TOKENS, WHOLE, number, whole};
     mut_subcommands = with_examples,
     after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
         documentation: commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
-        libraries, models, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
+        libraries, models, own-game, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
         snake, sokoban, rooms, 2048"
 )]
 pub struct Cli {

@@ -24,7 +24,7 @@ pub fn printable(error: Error) -> Error {
 /// Replaces the parser's guess at an unknown option by the setting of that name, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {
     let cli = Cli::command();
-    let command = std::env::args().find_map(|word| cli.find_subcommand(&word));
+    let command = std::env::args_os().find_map(|word| cli.find_subcommand(&word));
     let has_settings = command.is_some_and(|c| c.get_arguments().any(|a| a.get_id() == "set"));
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && has_settings

@@ -32,8 +32,6 @@ use crate::{interrupt, out};
 
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays training scenes";
-const NOT_OTHER: &str = "this game has too few held-out scenes for a test on others than those that selected the best \
-                         weights: their scores are biased upwards";
 
 /// The output of `--json`. The values of the first game and player are repeated at the top.
 #[derive(Serialize)]
@@ -174,7 +172,7 @@ fn by_models(
     for world in 0..state.learner.worlds.len() {
         let scenes = &state.learner.worlds[world].scenes;
         let scenario = &*state.learner.worlds[world].scenario;
-        let seats = &seats(scenario, scenes, config, arguments, &terminal)?;
+        let seats = &seats(scenario, scenes, config, &terminal)?;
         let load = |name: &String| OpponentPlayer::load(name, &gpu, scenario, config, &terminal);
         let mut opponent = arguments.opponent.as_ref().map(load).transpose()?;
         let mut opponent = opponent.as_mut().map(|o| o.player(config.eval.temperature));
@@ -232,13 +230,7 @@ fn by_other_player(
     let mut all = Vec::new();
     for scenario in scenarios {
         let scenario = &**scenario;
-        let seats = &seats(
-            scenario,
-            &Scenes::of(scenario)?,
-            config,
-            arguments,
-            &terminal,
-        )?;
+        let seats = &seats(scenario, &Scenes::of(scenario)?, config, &terminal)?;
         let referee = Referee {
             step_limit: scenario.step_limit(),
             format_penalty: config.policy.format_penalty,
@@ -281,17 +273,12 @@ fn seats(
     scenario: &dyn Scenario,
     scenes: &Scenes,
     config: &Config,
-    arguments: &EvalArgs,
     terminal: &Terminal,
 ) -> Result<Vec<Seat>> {
-    let of = (config.eval.seed, config.eval.episodes);
-    let (seats, is_other) = scenes.test(scenario, of, arguments.config.selection()?)?;
-    match (scenes.divided(), is_other) {
-        (false, _) => terminal.note(NOT_DIVIDED),
-        (true, false) => terminal.note(NOT_OTHER),
-        (true, true) => (),
+    if !scenes.divided() {
+        terminal.note(NOT_DIVIDED);
     }
-    Ok(seats)
+    Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)
 }
 
 fn scores(

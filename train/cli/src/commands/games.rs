@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use lapwing_env::{GAMES, GameOption, Kind};
+use lapwing_env::{DeclaredOption, GAMES, Kind};
 use lapwing_train::ConfigError;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn listed(kind: &'static Kind, given: &Value, name: Option<&str>) -> Result<Valu
 }
 
 /// Returns an option or a key with this default.
-pub fn as_json(name: &str, option: &GameOption, default: Value) -> Value {
+pub fn as_json(name: &str, option: &DeclaredOption, default: Value) -> Value {
     let (meaning, values) = (option.meaning, option.wanted());
     json!({ "name": name, "meaning": meaning, "values": values, "default": default })
 }

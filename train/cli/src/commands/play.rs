@@ -135,10 +135,8 @@ impl Games<'_> {
         terminal: Terminal,
     ) -> Result<Vec<Episode>> {
         // Its bars would overwrite a transcript on the terminal.
-        let terminal = match transcript.borrow().is_written && io::stdout().is_terminal() {
-            true => None,
-            false => Some(terminal),
-        };
+        let is_covered = transcript.borrow().is_written && io::stdout().is_terminal();
+        let terminal = (!is_covered).then_some(terminal);
         let count = self.seats.len() * self.scenario.agents();
         if let Some(terminal) = &terminal {
             terminal.phase("playing", count, "episodes");
@@ -268,13 +266,8 @@ impl<'a> Transcript<'a> {
         if !self.is_streamed || ask.episode != self.episode || self.error.is_some() {
             return;
         }
-        let seen = AgentView {
-            observation: ask.observation,
-            past: ask.past,
-            seed: ask.seed,
-        };
         let mut write = || {
-            self.begin(&seen)?;
+            self.begin(&ask.seen())?;
             if let Some(prompts) = self.games.prompts {
                 let text = prompts.tokenizer().decode(ids)?;
                 // A character that is not complete yet.

@@ -78,13 +78,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     let mut rows = Vec::new();
     for world in 0..state.learner.worlds.len() {
         let probe = world.checked_sub(1).map(|number| probes[number]);
-        let (of, own) = (
-            (config.eval.seed, config.eval.episodes),
-            &state.learner.worlds[world],
-        );
-        let (seats, _) = own
-            .scenes
-            .test(&*own.scenario, of, arguments.config.selection()?)?;
+        let (eval, own) = (&config.eval, &state.learner.worlds[world]);
+        let seats = own.scenes.test(&*own.scenario, eval.seed, eval.episodes)?;
         rows.push(row(&mut state, world, probe, &agents, &seats, &terminal)?);
     }
     drop(terminal);

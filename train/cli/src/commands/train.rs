@@ -261,16 +261,8 @@ fn before_and_after(run: &Path, games: usize) -> String {
         let greedy = results.greedy.get(at);
         rows.extend(greedy.map(|greedy| (format!("{name}, greedy"), &greedy.play)));
     }
-    let scenes = match results.other_scenes {
-        true => "scenes that no evaluation of the run played",
-        false => {
-            "the scenes of the evaluations with other luck, because this game has too few others"
-        }
-    };
-    format!(
-        "test on {scenes}:\n{}",
-        comparison(&results.baselines, &rows, games)
-    )
+    let table = comparison(&results.baselines, &rows, games);
+    format!("test on other held-out scenes than the evaluations:\n{table}")
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

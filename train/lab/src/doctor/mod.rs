@@ -307,3 +307,39 @@ fn speed(gpu: &Gpu) -> Finding {
         false => Finding::new(Good, text, None, figures),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// The phases that have begun.
+    struct Phases(RefCell<Vec<&'static str>>);
+
+    impl Progress for Phases {
+        fn phase(&self, name: &'static str, _: usize, _: &'static str) {
+            self.0.borrow_mut().push(name);
+        }
+        fn done(&self, _: usize) {}
+        fn line(&self, _: &str) {}
+        fn note(&self, _: &str) {}
+    }
+
+    #[test]
+    fn a_check_is_named_before_it_runs() {
+        let phases = Phases(RefCell::default());
+        let mut checks = CheckRunner {
+            findings: Vec::new(),
+            report: &mut |_| (),
+            progress: &phases,
+        };
+        for name in ["driver", "kernels"] {
+            let named = checks.run(name, || {
+                let finding = Finding::of_device(true, String::new(), Value::Null);
+                (finding, phases.0.borrow().last().copied())
+            });
+            assert_eq!(named, Some(name));
+        }
+    }
+}

@@ -271,8 +271,8 @@ function levels(of) {
 const successes = b => [['random', b.random && b.random.success_rate], ['scripted', b.scripted && b.scripted.success_rate]];
 const returns = b => [['random', b.random && b.random.return_mean], ['scripted', b.scripted && b.scripted.return_mean], ['best possible', b.best_possible]];
 
-/** The results before and after training: of the test, on scenes that no evaluation played, or else of the evaluations. */
-const tested = run => run.test.sampled.length > 0 && run.test.sampled[run.test.sampled.length - 1].step === run.steps_done;
+/** The results before and after training: of the test, or else of the evaluations. */
+const tested = run => run.test.sampled[0]?.step === 0 && run.test.sampled[run.test.sampled.length - 1].step === run.steps_done;
 const ends = all => [all[0], all.length > 1 ? all[all.length - 1] : undefined];
 const outcomes = run => ends(tested(run) ? run.test.sampled : run.evaluations);
 const greedy = run => ends(tested(run) ? run.test.greedy : []);
@@ -345,7 +345,7 @@ function runsTable() {
   };
   const numbers = ['success before', 'success after', ...(hasGreedy ? ['greedy before', 'greedy after'] : []), 'return before', 'return after', 'best evaluation', 'time'];
   const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['model', 'word'], ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
-  const caption = page.runs.every(tested) ? 'Success and return on test scenes, which no evaluation played.'
+  const caption = page.runs.every(tested) ? 'Success and return on test scenes, which differ from those of the evaluations.'
     : 'Success and return on held-out scenes: the first and the last evaluation, or after the training a test on other scenes.';
   section('runs', 'Runs', h('div', { class: 'card' }, table(caption, columns,
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));

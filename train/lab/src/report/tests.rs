@@ -200,10 +200,10 @@ fn a_run_has_its_cost_and_the_differences_of_its_config() {
         evaluation(2, 0.5),
     ];
     let path = run(dir.path(), "a", &["train.lr=0.002"], &records);
-    let test = r#"{"other_scenes":true,"baselines":{"game":"frozen-lake","seed":1},"sampled":[],"greedy":[]}"#;
+    let test = r#"{"baselines":{"game":"snake","seed":1},"sampled":[],"greedy":[]}"#;
     std::fs::write(directory::test(&path), test).unwrap();
     let run = &data(&[path])["runs"][0];
-    assert_eq!(run["test"]["other_scenes"], true);
+    assert_eq!(run["test"]["baselines"]["game"], "snake");
     assert_snapshot!(run["seconds"], @r#"[["rollout",1.0],["update",0.5],["evaluation",4.0]]"#);
     assert_eq!(
         (&run["tokens_played"], &run["tokens_computed"]),

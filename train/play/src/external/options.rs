@@ -1,7 +1,7 @@
 //! The options of an external environment: `[game.options]`.
 
 use lapwing_env::OptionRange::{Real, Whole};
-use lapwing_env::{GameOptions, OptionsError, refused, wrong};
+use lapwing_env::{DeclaredOptions, OptionsError, refused, wrong};
 use serde_json::Value;
 
 lapwing_env::options! {

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lapwing_env::{Game, GameError, GameOptions, OptionsError, Outcome, Scenario, refused, wrong};
+use lapwing_env::{
+    DeclaredOptions, Game, GameError, OptionsError, Outcome, Scenario, refused, wrong,
+};
 use lapwing_model::read_text;
 use serde_json::{Map, Value};
 

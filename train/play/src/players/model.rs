@@ -90,14 +90,8 @@ impl Player for ModelPlayer<'_> {
             }
             goes_on
         };
-        let drawn = generate(
-            model,
-            adapter.as_ref(),
-            arena,
-            &requests,
-            &self.sampling,
-            &mut watch,
-        )?;
+        let (adapter, sampling) = (adapter.as_ref(), &self.sampling);
+        let drawn = generate(model, adapter, arena, &requests, sampling, &mut watch)?;
         if !goes_on {
             return Err(PlayError::Left);
         }

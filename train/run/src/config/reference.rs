@@ -1,7 +1,7 @@
 //! The reference of all keys, for `lapwing config --explain` and `docs/configuration.md`.
 
 use lapwing_env::OptionRange::{Positive, Whole};
-use lapwing_env::{GameOption, GameOptions};
+use lapwing_env::{DeclaredOption, DeclaredOptions};
 use lapwing_model::Targets;
 
 use super::*;
@@ -31,7 +31,7 @@ lapwing_env::options! {
 }
 
 /// Returns all keys, each with its section, in the order of a config file. Keys outside of sections have an empty one.
-pub fn keys() -> Vec<(&'static str, &'static GameOption)> {
+pub fn keys() -> Vec<(&'static str, &'static DeclaredOption)> {
     let own = Config::LIST.iter().flat_map(|option| {
         let (section, keys) = match option.name {
             "model" => (option.name, ModelChoice::LIST),
@@ -71,8 +71,8 @@ pub(super) fn dotted(section: &str, key: &str) -> String {
 /// If there are none.
 pub fn explain(
     name: &str,
-    game: &'static [GameOption],
-) -> Result<Vec<(String, &'static GameOption)>, ConfigError> {
+    game: &'static [DeclaredOption],
+) -> Result<Vec<(String, &'static DeclaredOption)>, ConfigError> {
     let game = game.iter().map(|option| ("game.options", option));
     let all = keys().into_iter().chain(game);
     let all: Vec<_> = all.map(|(of, key)| (dotted(of, key.name), key)).collect();

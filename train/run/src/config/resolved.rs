@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use lapwing_env::GameOption;
+use lapwing_env::DeclaredOption;
 use lapwing_model::read_text;
 use lapwing_play::ReplyForm;
 use toml::Table;
@@ -62,7 +62,7 @@ impl Resolved {
     /// differs, and whether it has no effect.
     pub fn to_toml(&self) -> String {
         let idle = unused::keys(&self.config);
-        let is_effective = |(section, key): &(&str, &GameOption)| {
+        let is_effective = |(section, key): &(&str, &DeclaredOption)| {
             !idle.contains(&reference::dotted(section, key.name))
         };
         let in_effect = reference::keys().into_iter().filter(is_effective);

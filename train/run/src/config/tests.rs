@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use insta::assert_snapshot;
-use lapwing_env::GameOptions;
+use lapwing_env::DeclaredOptions;
 use proptest::prelude::*;
 use toml::Table;
 

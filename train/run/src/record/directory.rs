@@ -558,7 +558,7 @@ mod tests {
             symlink(&pipe, &file).unwrap();
             assert!(!is_in_use(dir.path()));
             let error = RunDirectory::open(dir.path()).unwrap_err().to_string();
-            let wanted = format!("cannot write {}: not a file", file.display());
+            let wanted = format!("{}: cannot be written: not a file", file.display());
             assert_eq!(error, wanted);
             assert!(jsonl::read::<Record>(&pipe).is_err());
             fs::rename(&kept, &file).unwrap();

@@ -1,12 +1,12 @@
 //! Records of evaluations, tests and warnings. Means are over episodes, with equal weight for each, unless a field says
 //! otherwise.
 
-use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use lapwing_model::read_file;
 use lapwing_play::metrics::{Baselines, PlayMetrics};
 
 use super::directory;
@@ -36,8 +36,6 @@ pub struct Evaluation {
 /// The results on test scenes, before and after training: the file `test.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestResults {
-    /// Whether the scenes differ from those of the evaluations, which needs enough held-out scenes.
-    pub other_scenes: bool,
     /// The baselines on the same scenes.
     pub baselines: Baselines,
     /// The results at `eval.temperature`.
@@ -49,7 +47,7 @@ pub struct TestResults {
 impl TestResults {
     /// Reads the results of a run; empty if it has none yet, or unreadable ones.
     pub fn read(run: &Path) -> TestResults {
-        let bytes = fs::read(directory::test(run)).unwrap_or_default();
+        let bytes = read_file(&directory::test(run), 1 << 20).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }

@@ -237,9 +237,21 @@ for request in requests():
     write(json.dumps({"session": request["session"], "type": "observation", "data": data}) + "\n")
 "#;
     let child = Child::new(program, json!({}));
-    let mut game = child.scenario().start(0, 0).unwrap();
-    assert!(!game.is_truncated());
-    assert!(game.play(&[Some(0)]).unwrap()[0].over && game.is_truncated());
+    let referee = crate::Referee {
+        step_limit: 9,
+        format_penalty: 0.0,
+    };
+    let seat = crate::Seat {
+        scene: 1,
+        luck: 2,
+        reply: 3,
+    };
+    let mut player = crate::players::scripted::RandomPlayer::default();
+    let played = referee.play(child.scenario(), &[seat], &mut [&mut player], &mut |_| ());
+    let [episode] = &played.unwrap()[..] else {
+        panic!("one agent")
+    };
+    assert!(episode.is_truncated() && episode.turns.len() == 1);
 }
 
 /// A child that neither answers nor reads, ignores the signals that it can ignore, and has a child of its own.
