@@ -193,6 +193,23 @@ fn playing_takes_the_estimated_memory() {
 }
 
 #[test]
+fn an_arena_that_grows_keeps_no_old_tables() {
+    let held = |rows: usize| {
+        let bench = Bench::new(shapes()[0].clone());
+        let mut arena = KvArena::new(&bench.model, rows, 40 * TOKENS);
+        for part in [&sequences()[..11], &sequences()[11..]] {
+            let part: Vec<&[u32]> = part.iter().map(Vec::as_slice).collect();
+            arena.prefill(&bench.model, None, &part).unwrap();
+        }
+        bench.gpu.finish().unwrap();
+        bench.gpu.bytes_held() as f64
+    };
+    // 550 tokens, and then the rest.
+    let (made, grown) = (held(TOKENS), held(TOKENS / 2));
+    assert!(grown < 1.02 * made, "{grown} {made}");
+}
+
+#[test]
 fn no_tensor_of_the_most_tokens_exceeds_a_binding() {
     for config in shapes() {
         let most = config.most_tokens(1 << 20, RANK);

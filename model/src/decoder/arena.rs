@@ -183,6 +183,8 @@ impl KvArena {
             let larger = Tensor::zeros(&self.gpu, &[rows, table.cols()]);
             larger.write_rows(&old, table);
             *table = larger;
+            // The old table is too small for all later ones.
+            self.gpu.drop_unused();
         }
         Ok(())
     }

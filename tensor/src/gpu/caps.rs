@@ -80,9 +80,46 @@ fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
     ]
 }
 
+/// Returns the limit of this process that is too low for a driver, and how to raise it. Beyond such a limit Mesa and LLVM
+/// crash.
+#[cfg(unix)]
+pub(super) fn too_low_limit() -> Option<String> {
+    use rustix::process::{Resource, getrlimit};
+    use std::sync::Mutex;
+    use std::thread::{Builder, available_parallelism, scope};
+    // A software driver starts a thread for each core, up to 32, and a few more.
+    let threads = available_parallelism().map_or(1, usize::from).min(32) + 6;
+    // A thread reserves 8 MiB for its stack and 64 MiB for its allocations.
+    let wanted = 512 + 72 * threads as u64;
+    let limit = getrlimit(Resource::As).current.map(|bytes| bytes >> 20);
+    if let Some(limit) = limit.filter(|limit| *limit < wanted) {
+        return Some(format!(
+            "it needs up to {wanted} MiB of address space, and the limit is {limit} MiB; raise it with `ulimit -v`"
+        ));
+    }
+    let lock = Mutex::new(());
+    let started = scope(|scope| {
+        let _held = lock.lock();
+        let wait = || drop(lock.lock());
+        (0..threads).try_for_each(|_| Builder::new().spawn_scoped(scope, wait).map(drop))
+    });
+    let cure = "allow more with `ulimit -u` or the container's limit of processes";
+    started
+        .err()
+        .map(|error| format!("it needs up to {threads} threads: {error}; {cure}"))
+}
+
+#[cfg(not(unix))]
+pub(super) fn too_low_limit() -> Option<String> {
+    None
+}
+
 /// Uses OpenGL only if no other API finds a device, since it lists each device a second time.
 pub(super) fn adapters() -> Vec<(Caps, wgpu::Adapter)> {
     use wgpu::Backends;
+    if too_low_limit().is_some() {
+        return Vec::new();
+    }
     let found = adapters_of(Backends::VULKAN | Backends::METAL | Backends::DX12);
     match found.is_empty() {
         true => adapters_of(Backends::GL | Backends::BROWSER_WEBGPU),

@@ -28,6 +28,9 @@ pub enum GpuError {
          mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)"
     )]
     NoDriver(String),
+    /// A limit of the process is so low that drivers would crash.
+    #[error("a GPU driver may not start here: {0}")]
+    Limited(String),
     /// The requested device number does not exist.
     #[error("there is no device {index}, wanted one of {}", numbered(.found))]
     NoSuchDevice {
@@ -191,7 +194,8 @@ impl Gpu {
 
     /// Returns the reason why [`Gpu::list`] is empty, as far as it is known.
     pub fn none_found() -> GpuError {
-        caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver)
+        let why = || caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver);
+        caps::too_low_limit().map_or_else(why, GpuError::Limited)
     }
 
     /// Returns every device found, in the order of their numbers.
@@ -223,6 +227,11 @@ impl Gpu {
         self.0.pool.lock().expect("pool").in_use
     }
 
+    /// Bytes of all buffers for tensors: those in use, and the unused ones of the pool.
+    pub fn bytes_held(&self) -> u64 {
+        self.0.pool.lock().expect("pool").held()
+    }
+
     /// The largest value of [`Gpu::bytes_in_use`] since the device was opened or [`Gpu::reset_peak`] was called.
     pub fn peak_in_use(&self) -> u64 {
         self.0.pool.lock().expect("pool").peak_in_use
@@ -231,6 +240,13 @@ impl Gpu {
     /// Starts a new measurement of the peak.
     pub fn reset_peak(&self) {
         self.0.pool.lock().expect("pool").reset_peak();
+    }
+
+    /// Frees the memory of unused buffers, after the work that uses them.
+    pub fn drop_unused(&self) {
+        self.0.pool.lock().expect("pool").drop_free();
+        self.submit();
+        self.wait();
     }
 
     /// Submits the recorded work and waits until the device has finished it.
@@ -395,11 +411,6 @@ impl Gpu {
 
 #[cfg(test)]
 impl Gpu {
-    /// Bytes of all buffers for tensors: those in use, and the unused ones of the pool.
-    pub(crate) fn bytes_held(&self) -> u64 {
-        self.0.pool.lock().expect("pool").held()
-    }
-
     /// The largest value of `bytes_held` since the last [`Gpu::reset_peak`].
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.0.pool.lock().expect("pool").peak

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use anyhow::Context;
 use lapwing_play::external::{self, GameName};
 
 use crate::out;
@@ -15,6 +16,10 @@ pub static IS_LOADING: AtomicBool = AtomicBool::new(false);
 /// The exit status of an interrupted program, as in shells.
 pub const STATUS: u8 = 130;
 
+/// The usual reason is that the system allows no more threads.
+const NO_HANDLER: &str =
+    "Ctrl-C cannot be handled (if the limit of threads is reached, raise `ulimit -u`)";
+
 /// Returns a flag that the first signal sets, after printing what is done about it. The second signal ends the program.
 pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool> {
     ctrlc::set_handler(move || {
@@ -22,7 +27,8 @@ pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool>
             end();
         }
         out::print_always(&format!("stopping: {what_is_done}; again to stop at once"));
-    })?;
+    })
+    .context(NO_HANDLER)?;
     Ok(&ASKED)
 }
 
@@ -38,7 +44,7 @@ pub const STEP_IS_SAVED: &str = "the current step is finished and saved";
 /// it, a child only sees the end of its standard input, which one that hangs ignores.
 pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
     if games.iter().any(|game| game.is_external()) {
-        ctrlc::set_handler(|| end())?;
+        ctrlc::set_handler(|| end()).context(NO_HANDLER)?;
     }
     Ok(())
 }

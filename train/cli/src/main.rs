@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     set_environment();
     quiet_panics();
     outlive_limits();
-    let cli = Cli::try_parse().unwrap_or_else(|error| args::with_setting(error).exit());
+    let cli =
+        Cli::try_parse().unwrap_or_else(|error| args::with_setting(args::printable(error)).exit());
     out::set_quiet(cli.quiet);
     if cli.of_sweep {
         interrupt::end_with_parent();

@@ -51,13 +51,15 @@ impl Terminal {
             is_over: AtomicBool::new(false),
         });
         let watched = shared.clone();
+        // If the system allows no more threads, the device's error names that limit.
+        let watch = || thread::Builder::new().spawn(move || watched.watch()).ok();
         let has_lines = !out::is_quiet() && !std::io::stderr().is_terminal();
         Terminal {
             bars,
             steps: OnceLock::new(),
             phase: OnceLock::new(),
             shared,
-            watcher: has_lines.then(|| thread::spawn(move || watched.watch())),
+            watcher: has_lines.then(watch).flatten(),
         }
     }
 

@@ -29,6 +29,51 @@ fn an_output_directory_that_cannot_be_written_is_named() {
     assert_snapshot!(ended.last(), @"error: file/run: cannot be written: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
 }
 
+#[test]
+fn the_error_of_the_command_line_escapes_control_characters() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = run(home.path(), &["train", "--x\u{1b}[2J\nerror: none"]);
+    assert_eq!(ended.code, 2);
+    assert_snapshot!(ended.err, @r"
+    error: unexpected argument '--x\u{1b}[2J\nerror: none' found
+
+      tip: to pass '--x\u{1b}[2J\nerror: none' as a value, use '-- --x\u{1b}[2J\nerror: none'
+
+    Usage: lapwing train [OPTIONS] [PRESET|FILE.toml|RUN]
+
+    For more information, try '--help'.
+    ");
+}
+
+/// Without the check, Mesa and LLVM crash at 300 to 900 MiB.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_low_limit_of_the_address_space_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    for command in ["devices", "generate --prompt go", "train --steps 1"] {
+        let script = format!(
+            "ulimit -v 716800; exec {} {command}",
+            env!("CARGO_BIN_EXE_lapwing")
+        );
+        let ended = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(home.path())
+            .output();
+        let ended = ended.unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        let error = String::from_utf8(ended.stderr).unwrap();
+        let (before, after) = error.split_once(" MiB of address space").unwrap();
+        assert!(
+            before.starts_with("error: a GPU driver may not start here: it needs up to "),
+            "{error}"
+        );
+        assert_eq!(
+            after,
+            ", and the limit is 700 MiB; raise it with `ulimit -v`\n"
+        );
+    }
+}
+
 /// The variables hide all drivers of Vulkan and OpenGL on Linux.
 #[cfg(target_os = "linux")]
 #[test]

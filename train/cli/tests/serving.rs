@@ -542,7 +542,7 @@ fn wrong_requests_are_refused_in_the_same_form() {
     let mut stream = server.connect();
     let length = huge.len();
     let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{JSON}Content-Length: {length}\r\n\r\n"
+        "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{JSON}Content-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     tell("huge", HttpResponse::read(stream));
@@ -567,6 +567,75 @@ fn wrong_requests_are_refused_in_the_same_form() {
         )
         .right();
     assert!(HttpResponse::read(garbage).status == 400);
+}
+
+#[test]
+fn other_hosts_and_many_connections_are_refused_and_large_bodies_read() {
+    let model = golden("qwen2");
+    let more = ["--allow-host", "Proxy.example", "--name", "org/qwen"];
+    let server = TestServer::start(&[&["--model", &model][..], &more].concat());
+    let of_host = |host: &str| {
+        let mut stream = server.connect();
+        let head = format!("GET /v1/models HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        HttpResponse::read(stream)
+    };
+    for host in [
+        "",
+        "Host: LOCALHOST\r\n",
+        "Host: localhost:8080\r\n",
+        "Host: 127.0.0.1:80\r\n",
+        "Host: [::1]:80\r\n",
+        "Host: proxy.example\r\n",
+    ] {
+        assert_eq!(of_host(host).status, 200, "{host}");
+    }
+    for host in [
+        "evil.example:80",
+        "localhost.evil.example",
+        "",
+        "a b",
+        "127.0.0.1.evil",
+    ] {
+        let refused = of_host(&format!("Host: {host}\r\n"));
+        assert_eq!(refused.status, 403, "{host}");
+        assert_eq!(refused.error()["code"], "host_not_allowed");
+    }
+    let refused = of_host("Host: evil.example\r\n").error()["message"].to_string();
+    assert_snapshot!(refused, @r#""unknown host \"evil.example\": wanted localhost, an IP address or a name given with --allow-host""#);
+
+    for (path, status) in [
+        ("/v1/models/org%2Fqwen", 200),
+        ("/v1/models/org/qwen", 200),
+        ("/%76%31/models", 200),
+        ("/v1/models/%ff%2", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+
+    // The response arrives although the client sends all of the body first.
+    let mut stream = server.send("POST", CHAT, JSON, &vec![b' '; 12 << 20]);
+    stream.flush().unwrap();
+    assert_eq!(HttpResponse::read(stream).status, 413);
+
+    let mut idle: Vec<TcpStream> = (0..257).map(|_| server.connect()).collect();
+    let begun = Instant::now();
+    let mut last = idle.pop().unwrap();
+    assert!(matches!(last.read(&mut [0]), Ok(0) | Err(_)));
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    // An idle connection is closed in turn, before it has sent a request.
+    assert!(matches!(idle[0].read(&mut [0; 64]), Ok(_) | Err(_)));
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(idle);
+    assert_eq!(server.get("/health").status, 200);
 }
 
 #[test]
@@ -619,7 +688,7 @@ fn a_disconnected_client_frees_its_slot() {
 fn ctrl_c_ends_the_server_and_its_requests() {
     let mut server = TestServer::start(&[]);
     let mut idle = server.connect();
-    idle.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+    idle.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     idle.read_exact(&mut [0; 50]).unwrap();
     let mut stream = server.begin(CHAT, &endless());
@@ -726,7 +795,7 @@ fn a_key_is_required_and_quiet_prints_nothing() {
     // It responds without having printed anything.
     let mut stream = TcpStream::connect(("127.0.0.1", free)).unwrap();
     stream
-        .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     assert_eq!(HttpResponse::read(stream).status, 200);
     child.kill().unwrap();

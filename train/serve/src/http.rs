@@ -1,5 +1,6 @@
 //! HTTP: connections, paths, request bodies and responses.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
@@ -11,8 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{io, net};
 
-use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,6 +25,7 @@ use lapwing_model::{
     SamplingOptions, Tokenizer,
 };
 use lapwing_tensor::random::mix;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -38,10 +42,14 @@ use super::stream::{EventStream, ResponseBody};
 
 /// Maximum size of a request, the same as of the tokenizer's input.
 const MAX_BODY: usize = 4 << 20;
-/// Timeout of the head of a request, and of its body.
+/// Timeout of the body of a request.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of the head of a request, from the connection or the last response on.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections; others wait to be accepted.
 const MAX_CONNECTIONS: usize = 512;
+/// Maximum number of connections from one address; others are closed.
+const MAX_CONNECTIONS_OF_ADDRESS: usize = MAX_CONNECTIONS / 2;
 /// How often the stop flag is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long connections, and then the model thread, may take to end.
@@ -69,6 +77,8 @@ pub struct ServeOptions {
     pub queue: usize,
     /// The API key that requests need, if any.
     pub key: Option<String>,
+    /// Names that requests may use for this machine, beside `localhost`.
+    pub hosts: Vec<String>,
     /// Stops the server when it is set.
     pub stop: &'static AtomicBool,
     /// Prints an error that ends requests.
@@ -106,6 +116,7 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
         slots: Arc::new(Semaphore::new(options.batch + options.queue)),
         max_replies: options.batch + options.queue,
         key: options.key.take(),
+        hosts: std::mem::take(&mut options.hosts),
         stop: options.stop,
     };
     let model = ModelThread::new(options, requests);
@@ -137,6 +148,7 @@ struct Server {
     slots: Arc<Semaphore>,
     max_replies: usize,
     key: Option<String>,
+    hosts: Vec<String>,
     stop: &'static AtomicBool,
 }
 
@@ -151,6 +163,8 @@ fn accept<T>(listener: net::TcpListener, server: Server, model: &JoinHandle<T>) 
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let mut open = JoinSet::new();
+        // The reference count is one more than the number of connections.
+        let mut of_address: HashMap<net::IpAddr, Arc<()>> = HashMap::new();
         while !server.stop.load(Relaxed) && !model.is_finished() {
             while open.try_join_next().is_some() {}
             if open.len() >= MAX_CONNECTIONS {
@@ -158,8 +172,16 @@ fn accept<T>(listener: net::TcpListener, server: Server, model: &JoinHandle<T>) 
                 continue;
             }
             match timeout(POLL_INTERVAL, listener.accept()).await {
-                Ok(Ok((stream, _))) => {
-                    open.spawn(connection(server.clone(), stream));
+                Ok(Ok((stream, address))) => {
+                    of_address.retain(|_, held| Arc::strong_count(held) > 1);
+                    let held = of_address.entry(address.ip()).or_default();
+                    if Arc::strong_count(held) <= MAX_CONNECTIONS_OF_ADDRESS {
+                        let (server, held) = (server.clone(), held.clone());
+                        open.spawn(async move {
+                            connection(server, stream).await;
+                            drop(held);
+                        });
+                    }
                 }
                 // The system has no more files, or the client is gone.
                 Ok(Err(_)) => sleep(POLL_INTERVAL).await,
@@ -182,16 +204,23 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
     // Sends each token at once.
     let _ = stream.set_nodelay(true);
     let stop = server.stop;
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let server = server.clone();
         async move {
-            let response = respond(&server, request).await;
-            Ok::<_, Infallible>(response.unwrap_or_else(|error| refusal(&error)))
+            let (head, mut body) = request.into_parts();
+            let response = respond(&server, &head, &mut body).await;
+            Ok::<_, Infallible>(response.unwrap_or_else(|error| {
+                // Most clients read the response after they have sent all of the body.
+                tokio::spawn(timeout(READ_TIMEOUT, async move {
+                    while let Some(Ok(_)) = next_frame(&mut body).await {}
+                }));
+                refusal(&error)
+            }))
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(READ_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
@@ -224,9 +253,11 @@ fn complete(status: StatusCode, body: &Value) -> Response<ResponseBody> {
 
 async fn respond(
     server: &Arc<Server>,
-    request: Request<Incoming>,
+    head: &Parts,
+    body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let path = request.uri().path().to_owned();
+    check_host(server, head.headers.get(HOST))?;
+    let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
     let endpoint = match &*path {
         "/v1/chat/completions" => Some(Endpoint::Chat),
         "/v1/completions" => Some(Endpoint::Completion),
@@ -243,11 +274,11 @@ async fn respond(
         Some(_) => Method::POST,
         None => Method::GET,
     };
-    if request.method() != method {
+    if head.method != method {
         let problem = format!(
             "{}: wanted {method}, not {}",
             shown(&path),
-            shown(request.method().as_str())
+            shown(head.method.as_str())
         );
         let mut response = refusal(&ApiError::status(405, "method_not_allowed", problem));
         let allowed = HeaderValue::from_str(method.as_str()).expect("a plain word");
@@ -257,7 +288,7 @@ async fn respond(
     if path == "/health" {
         return Ok(complete(StatusCode::OK, &json!({"status": "ok"})));
     }
-    check_key(server, request.headers().get(AUTHORIZATION))?;
+    check_key(server, head.headers.get(AUTHORIZATION))?;
     let Some(endpoint) = endpoint else {
         let entry = json!({
             "id": server.name,
@@ -274,8 +305,8 @@ async fn respond(
             Some(model) => check_name(server, model).map(|()| complete(StatusCode::OK, &entry)),
         };
     };
-    check_type(request.headers().get(CONTENT_TYPE))?;
-    let body = timeout(READ_TIMEOUT, read(request.into_body())).await;
+    check_type(head.headers.get(CONTENT_TYPE))?;
+    let body = timeout(READ_TIMEOUT, read(body)).await;
     let body = body.unwrap_or_else(|_| {
         let problem = format!(
             "the body did not arrive within {} seconds",
@@ -298,6 +329,30 @@ async fn respond(
         ApiError::status(500, "internal_error", "the tokenizer fails on this text")
     })??;
     reply(server, endpoint, &request, prompts).await
+}
+
+/// Requires an IP address, `localhost` or an allowed name. A page of another host whose name is made to resolve to this
+/// machine (DNS rebinding) could read responses otherwise.
+fn check_host(server: &Server, given: Option<&HeaderValue>) -> Result<(), ApiError> {
+    // Browsers always send it.
+    let Some(given) = given else {
+        return Ok(());
+    };
+    let given = String::from_utf8_lossy(given.as_bytes());
+    let authority = given.parse::<Authority>();
+    let host = authority.as_ref().map_or("", |it| it.host());
+    let is_address = host.trim_matches(['[', ']']).parse::<net::IpAddr>().is_ok();
+    let mut names = server.hosts.iter().map(String::as_str).chain(["localhost"]);
+    match is_address || names.any(|name| name.eq_ignore_ascii_case(host)) {
+        true => Ok(()),
+        false => {
+            let problem = format!(
+                "unknown host {:?}: wanted localhost, an IP address or a name given with --allow-host",
+                shown(&given)
+            );
+            Err(ApiError::status(403, "host_not_allowed", problem))
+        }
+    }
 }
 
 fn check_key(server: &Server, given: Option<&HeaderValue>) -> Result<(), ApiError> {
@@ -348,7 +403,11 @@ fn check_type(given: Option<&HeaderValue>) -> Result<(), ApiError> {
     }
 }
 
-async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
+async fn next_frame(body: &mut Incoming) -> Option<hyper::Result<Frame<Bytes>>> {
+    poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+}
+
+async fn read(body: &mut Incoming) -> Result<Vec<u8>, ApiError> {
     let too_large = || {
         let problem = format!("the body has more than {} MiB", MAX_BODY >> 20);
         ApiError::status(413, "request_too_large", problem)
@@ -357,7 +416,7 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    while let Some(frame) = next_frame(body).await {
         let frame = frame.map_err(|_| ApiError::bad("the body is incomplete"))?;
         if let Ok(data) = frame.into_data() {
             if bytes.len() + data.len() > MAX_BODY {

@@ -16,7 +16,7 @@ use lapwing_train::{Config, Error};
 use changes::announced;
 pub use changes::{ConfigArgs, adapter, learned, model};
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
-pub use tips::with_setting;
+pub use tips::{printable, with_setting};
 use values::{SHARE, TOKENS, WHOLE, number, whole};
 
 /// Train small language models to play text games, on any GPU or none
@@ -285,6 +285,10 @@ pub struct ServeArgs {
     /// Address to listen on. Use an address other than a local one only in networks that you trust
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub host: String,
+    /// Accept requests that use this name for this machine, as a proxy may. May be repeated [always: localhost, --host and
+    /// IP addresses]
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
     /// Port to listen on. 0 selects a free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,

@@ -1,10 +1,11 @@
 //! Tips for options of other programs that are settings here.
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{CommandFactory, Parser};
 use lapwing_train::config;
 
 use super::Cli;
+use crate::out;
 
 /// Options of other programs, and the settings that mean about the same.
 const SETTINGS: [(&str, &str); 4] = [
@@ -13,6 +14,12 @@ const SETTINGS: [(&str, &str); 4] = [
     ("epochs", "train.steps"),
     ("learning-rate", "train.lr"),
 ];
+
+/// Returns the parser's error with the control characters of the command line escaped.
+pub fn printable(error: Error) -> Error {
+    let words = std::env::args_os().map(|word| out::line(&word.to_string_lossy()).into_owned());
+    Cli::try_parse_from(words).err().unwrap_or(error)
+}
 
 /// Replaces the parser's guess at an unknown option by the setting of that name, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {

@@ -51,6 +51,11 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
         batch: arguments.batch,
         queue: arguments.queue,
         key,
+        hosts: [
+            &arguments.allow_host[..],
+            std::slice::from_ref(&arguments.host),
+        ]
+        .concat(),
         stop: interrupt::listen("requests in progress are aborted")?,
         report: out::print_always,
     };

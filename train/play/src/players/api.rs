@@ -71,7 +71,7 @@ pub struct ApiUsage {
 impl ApiUsage {
     /// Returns the number of paid tokens.
     pub(crate) fn tokens(&self) -> u64 {
-        self.prompt_tokens + self.completion_tokens
+        self.prompt_tokens.saturating_add(self.completion_tokens)
     }
 }
 
@@ -188,8 +188,9 @@ impl Api {
             *usage.failures.entry(kind).or_default() += 1;
         }
         let answer = answer?;
-        usage.prompt_tokens += answer.prompt_tokens;
-        usage.completion_tokens += answer.completion_tokens;
+        let sum = u64::saturating_add;
+        usage.prompt_tokens = sum(usage.prompt_tokens, answer.prompt_tokens);
+        usage.completion_tokens = sum(usage.completion_tokens, answer.completion_tokens);
         usage.estimated += u64::from(answer.estimated);
         drop(usage);
         self.cache.put(url, request, &answer)?;

@@ -310,6 +310,20 @@ fn null_content_and_no_usage_are_an_answer() {
 }
 
 #[test]
+fn absurd_token_counts_do_not_overflow() {
+    let body = r#"{"choices":[{"message":{"content":"right"}}],"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":9223372036854775808}}"#;
+    let stub = Stub::new(&[], StubResponse::Status(200, "", body.to_owned()));
+    let home = tempfile::tempdir().unwrap();
+    let mut api = api(ApiSettings {
+        budget: Some(250),
+        concurrency: 1,
+        ..settings(&stub, home.path())
+    });
+    let error = play(&mut api, 2).unwrap_err().to_string();
+    assert!(error.contains("(18446744073709551615 used)"), "{error}");
+}
+
+#[test]
 fn the_budget_ends_the_run_and_a_larger_one_goes_on() {
     let stub = Stub::new(&[], StubResponse::Says("right", false));
     let home = tempfile::tempdir().unwrap();
