@@ -161,7 +161,7 @@ fn the_sandbox_returns_the_results_of_this_process() {
     fs::write(copy.path("tokenizer.json"), "{}").unwrap();
     same("tokenizer.json: not a tokenizer");
     fs::remove_file(copy.path("tokenizer.json")).unwrap();
-    same("tokenizer.json: No such file");
+    same("tokenizer.json: cannot be read: No such file");
     fs::copy(
         golden("qwen2").join("tokenizer.json"),
         copy.path("tokenizer.json"),
