@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use super::matmul::{Operand, Product, ProductLayout};
-use super::weight::Matrix;
+use super::matmul::{Product, ProductLayout};
+use super::weight::{Matrix, Operand};
 use crate::Tensor;
 
 /// A low-rank adapter (Hu et al. 2021), which adds scale B A to a matrix.

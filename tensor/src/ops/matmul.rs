@@ -10,8 +10,9 @@
 
 mod product;
 
+use super::weight::Operand;
 use crate::Tensor;
-pub(super) use product::{Operand, Product, ProductLayout};
+pub(super) use product::{Product, ProductLayout};
 
 impl Tensor {
     /// (M, K) times (K, N).

@@ -1,4 +1,5 @@
-//! Frozen matrices in 16 or 32 bits, split by rows if they exceed a binding.
+//! The matrices of products: frozen ones in 16 or 32 bits, split by rows if they exceed a binding; trained ones; and the
+//! operands of a launch, which are views of their buffers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,8 +8,7 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::matmul::Operand;
-use crate::gpu::Binding;
+use crate::gpu::{Bind, Binding};
 use crate::{Gpu, GpuError, Tensor};
 
 /// The storage format of a frozen matrix. Arithmetic is always in f32.
@@ -233,6 +233,49 @@ impl std::fmt::Debug for Weight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (rows, cols) = (self.rows(), self.cols());
         write!(f, "Weight[{rows}, {cols}] {:?}", self.format())
+    }
+}
+
+/// Rows of a matrix in one buffer, or columns of them.
+pub(crate) struct Operand {
+    pub(crate) binding: Binding,
+    /// the numbers of the rows in the matrix
+    pub(crate) rows: Range<usize>,
+    pub(crate) cols: usize,
+    /// the offset of the first element and the distance of two rows, in elements
+    pub(crate) at: usize,
+    pub(crate) step: usize,
+    pub(crate) format: WeightFormat,
+}
+
+impl Operand {
+    /// The whole tensor.
+    pub(crate) fn of(x: &Tensor) -> Operand {
+        Operand::rows_of(x, 0..x.rows())
+    }
+
+    pub(crate) fn rows_of(x: &Tensor, rows: Range<usize>) -> Operand {
+        Operand {
+            binding: x.binding().clone(),
+            cols: x.cols(),
+            at: rows.start * x.cols(),
+            step: x.cols(),
+            format: WeightFormat::F32,
+            rows,
+        }
+    }
+
+    pub(crate) fn cols_of(x: &Tensor, cols: Range<usize>) -> Operand {
+        Operand {
+            at: cols.start,
+            cols: cols.len(),
+            ..Operand::of(x)
+        }
+    }
+
+    /// Whether its rows can be read as vectors of four.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.at.is_multiple_of(4) && self.step.is_multiple_of(4)
     }
 }
 

@@ -20,10 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lapwing_model::{
-    Adapter, BatchRequest, ChatTemplate, GenerationRequest, KvArena, Model, ModelError,
-    SamplingOptions, Tokenizer,
-};
+use lapwing_model::{BatchRequest, GenerationRequest, ModelError, SamplingOptions};
 use lapwing_tensor::random::mix;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -35,6 +32,7 @@ use tokio::time::{sleep, timeout};
 
 use super::error::{ApiError, shown};
 use super::model_thread::{ModelThread, ReplyEvent, ReplyPart, ReplyRequest};
+use super::options::ServeOptions;
 use super::prompts::{EncodedPrompt, PromptEncoder};
 use super::request::{self, CompletionRequest};
 use super::response::{Endpoint, ResponseBuilder};
@@ -54,36 +52,6 @@ const MAX_CONNECTIONS_OF_ADDRESS: usize = MAX_CONNECTIONS / 2;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long connections, and then the model thread, may take to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(700);
-
-/// The model to serve, and how.
-pub struct ServeOptions {
-    /// The model.
-    pub model: Model,
-    /// Its adapter, if any.
-    pub adapter: Option<Adapter>,
-    /// The arena of all replies.
-    pub arena: KvArena,
-    /// The model's tokenizer.
-    pub tokenizer: Tokenizer,
-    /// The model's chat template. Without one, conversations are refused.
-    pub template: Option<ChatTemplate>,
-    /// The model's name in requests.
-    pub name: String,
-    /// Maximum number of tokens of prompt and reply together.
-    pub context: usize,
-    /// Maximum number of replies that are decoded together.
-    pub batch: usize,
-    /// Maximum number of waiting replies.
-    pub queue: usize,
-    /// The API key that requests need, if any.
-    pub key: Option<String>,
-    /// Names that requests may use for this machine, beside `localhost`.
-    pub hosts: Vec<String>,
-    /// Stops the server when it is set.
-    pub stop: &'static AtomicBool,
-    /// Prints an error that ends requests.
-    pub report: fn(&str),
-}
 
 /// The server cannot run, or ended because of an error.
 #[derive(Debug)]

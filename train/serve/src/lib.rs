@@ -7,9 +7,11 @@ mod detokenizer;
 mod error;
 mod http;
 mod model_thread;
+mod options;
 mod prompts;
 mod request;
 mod response;
 mod stream;
 
-pub use http::{ServeError, ServeOptions, serve};
+pub use http::{ServeError, serve};
+pub use options::ServeOptions;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::detokenizer::{Detokenizer, ReplyPiece, ReplyToken};
 use super::error::ApiError;
-use super::http::ServeOptions;
+use super::options::ServeOptions;
 
 /// A reply to generate.
 pub(crate) struct ReplyRequest {

@@ -1,9 +1,7 @@
 //! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
-use std::ops::Range;
-
-use crate::gpu::{Bind, Binding, Groups, Kernel};
-use crate::ops::weight::WeightFormat;
+use crate::gpu::{Bind, Groups, Kernel};
+use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
@@ -43,48 +41,6 @@ fn large() -> usize {
         return forced;
     }
     LARGE
-}
-
-/// Rows of a matrix in one buffer, or columns of them.
-pub(crate) struct Operand {
-    pub(crate) binding: Binding,
-    /// the numbers of the rows in the matrix
-    pub(crate) rows: Range<usize>,
-    pub(crate) cols: usize,
-    /// the offset of the first element and the distance of two rows, in elements
-    pub(crate) at: usize,
-    pub(crate) step: usize,
-    pub(crate) format: WeightFormat,
-}
-
-impl Operand {
-    /// The whole tensor.
-    pub(crate) fn of(x: &Tensor) -> Operand {
-        Operand::rows_of(x, 0..x.rows())
-    }
-
-    pub(crate) fn rows_of(x: &Tensor, rows: Range<usize>) -> Operand {
-        Operand {
-            binding: x.binding().clone(),
-            cols: x.cols(),
-            at: rows.start * x.cols(),
-            step: x.cols(),
-            format: WeightFormat::F32,
-            rows,
-        }
-    }
-
-    pub(crate) fn cols_of(x: &Tensor, cols: Range<usize>) -> Operand {
-        Operand {
-            at: cols.start,
-            cols: cols.len(),
-            ..Operand::of(x)
-        }
-    }
-
-    fn is_wide(&self) -> bool {
-        self.at.is_multiple_of(4) && self.step.is_multiple_of(4)
-    }
 }
 
 /// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias has an element for each stored column of

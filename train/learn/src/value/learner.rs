@@ -1,11 +1,8 @@
 //! A value network with its game, its optimiser and, for DQN, its replay.
 
 use std::path::Path;
-use std::time::Instant;
 
 use lapwing_env::Scenario;
-use lapwing_play::Progress;
-use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Referee, Seat};
@@ -14,12 +11,11 @@ use lapwing_tensor::{AdamW, Gpu, NamedValues, Parameters, Tensor};
 
 use crate::LearnError;
 use crate::config::{DqnConfig, LearnerKind, PqnConfig, TrainConfig, ValueConfig};
-use crate::metrics::{StepMetrics, ValueUpdateMetrics};
+use crate::metrics::ValueUpdateMetrics;
 use crate::value::encoder::PlaneEncoder;
 use crate::value::network::{Network, QHead, read_weights, write_weights};
 use crate::value::player::{Trajectory, ValuePlayer};
 use crate::value::replay::Replay;
-use crate::value::{dqn, pqn};
 
 /// The replay and the target network of DQN.
 pub(crate) struct DqnMemory {
@@ -174,69 +170,6 @@ impl NetworkLearner {
         ValuePlayer::greedy(&self.network, &self.encoder)
     }
 
-    /// Plays the episodes of a step with exploration, each on its own scene.
-    pub(crate) fn play(
-        &self,
-        options: &NetworkOptions<'_>,
-        step: usize,
-        progress: &dyn Progress,
-    ) -> Result<NetworkRollout, LearnError> {
-        let seed = options.train.seed;
-        let seat = |i| {
-            let draw = |attempt| seeds::derive(seed, "scene", &[step, i, attempt]);
-            Ok(Seat {
-                scene: self.scenes.training(&*self.scenario, draw)?,
-                luck: seeds::derive(seed, "luck", &[step, i]),
-                reply: seeds::derive(seed, "reply", &[step, i]),
-            })
-        };
-        let seats = (0..options.value.episodes).map(seat);
-        let seats: Vec<Seat> = seats.collect::<Result<_, LearnError>>()?;
-        let count = seats.len() * self.scenario.agents();
-        progress.phase("rollout", count, "episodes");
-        let mut player =
-            ValuePlayer::exploring(&self.network, &self.encoder, options.epsilon(step), count);
-        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
-        let referee = self.referee();
-        let episodes = referee.play(&*self.scenario, &seats, &mut [&mut player], &mut watch)?;
-        Ok(NetworkRollout {
-            seats,
-            episodes,
-            trajectories: player.into_trajectories(),
-        })
-    }
-
-    /// Makes one training step. Returns its metrics and episodes.
-    ///
-    /// # Errors
-    /// If the game or the device fails.
-    pub fn step(
-        &mut self,
-        options: &NetworkOptions<'_>,
-        step: usize,
-        progress: &dyn Progress,
-    ) -> Result<(StepMetrics, NetworkRollout), LearnError> {
-        let started = Instant::now();
-        let mut played = self.play(options, step, progress)?;
-        let seconds_rollout = started.elapsed().as_secs_f64();
-        let started = Instant::now();
-        let (value, updates_dropped) = match options.learner {
-            LearnerKind::Dqn => dqn::train(self, options, step, &played, progress)?,
-            LearnerKind::Pqn => pqn::train(self, options, step, &mut played, progress)?,
-            LearnerKind::MsGrpo => unreachable!("{NO_NETWORK}"),
-        };
-        let metrics = StepMetrics {
-            step: step + 1,
-            play: PlayMetrics::of(self.scenario.actions(), &played.episodes),
-            seconds_rollout,
-            seconds_update: started.elapsed().as_secs_f64(),
-            updates_dropped,
-            value,
-            ..StepMetrics::default()
-        };
-        Ok((metrics, played))
-    }
-
     /// Makes an optimiser update. Returns its metrics and errors, or `None` if its loss or gradient is not finite.
     pub(crate) fn update(
         &mut self,
@@ -317,6 +250,6 @@ impl NetworkLearner {
     }
 }
 
-const NO_NETWORK: &str = "ms-grpo trains a language model, not a network";
+pub(super) const NO_NETWORK: &str = "ms-grpo trains a language model, not a network";
 /// Prefix of the target network's weights in a checkpoint.
 const TARGET: &str = "target.";

@@ -18,6 +18,7 @@ mod player;
 mod pqn;
 mod replay;
 mod returns;
+mod step;
 mod sum_tree;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::origin::{Origin, find, nested};
 use super::request::{ConfigRequest, PRESETS};
-use super::resolved::{Origin, Resolved};
+use super::resolved::Resolved;
 use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
 use lapwing_play::config::GameConfig;
@@ -93,7 +94,7 @@ impl Config {
                 resolved.config.train.lr
             ));
         }
-        let unused = unused::notes(&resolved);
+        let unused = unused::notes(&resolved.config, &resolved.origins);
         resolved.notes.extend(unused);
         Ok(resolved)
     }
@@ -181,14 +182,6 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// Returns the table of `a.b.c = value`.
-pub(super) fn nested(key: &str, value: Value) -> Table {
-    match key.split_once('.') {
-        Some((name, rest)) => Table::from_iter([(name.to_owned(), nested(rest, value).into())]),
-        None => Table::from_iter([(key.to_owned(), value)]),
-    }
-}
-
 /// Tables with keys of the game or the chat template, which are checked later.
 const OPEN: [&str; 2] = ["game.options", "policy.chat_template_kwargs"];
 
@@ -269,15 +262,6 @@ impl Layered {
     fn game(&self) -> Value {
         self.table["game"]["name"].clone()
     }
-}
-
-pub(super) fn find<'a>(root: &'a mut Table, key: &str) -> Option<&'a mut Value> {
-    let mut names = key.split('.');
-    let mut value = root.get_mut(names.next()?)?;
-    for name in names {
-        value = value.as_table_mut()?.get_mut(name)?;
-    }
-    Some(value)
 }
 
 /// Rewords serde's expectation for people who do not know Rust's types.

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod origin;
 mod reference;
 mod request;
 mod resolved;
@@ -27,9 +28,10 @@ use crate::base::source::ModelSource;
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
 pub use load::key_of_name;
+pub use origin::Origin;
 pub use reference::{explain, keys};
 pub use request::{PRESETS, PathKind, Preset};
-pub use resolved::{Origin, Resolved};
+pub use resolved::Resolved;
 
 lapwing_env::options! {
     /// The config of a run. A run directory holds it, and training from it makes the same run again.

@@ -7,8 +7,7 @@ use lapwing_model::read_text;
 use toml::{Table, Value};
 
 use super::ConfigError;
-use super::load::nested;
-use super::resolved::Origin;
+use super::origin::{Origin, nested};
 use lapwing_play::external::GameName;
 
 /// A config that is built into the program.

@@ -1,7 +1,6 @@
 //! A config with the origins of its values and notes for the user.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::PathBuf;
 
 use lapwing_env::DeclaredOption;
@@ -9,40 +8,11 @@ use lapwing_model::read_text;
 use lapwing_play::ReplyForm;
 use toml::Table;
 
-use super::load::find;
+use super::origin::{Origin, find};
 use super::{Config, reference, unused};
 
 /// Room for two sentences and an action in tags.
 const REPLY_TOKENS: usize = 64;
-
-/// The origin of a value that is not the default.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// The preset of this name.
-    Preset(String),
-    /// The game variant of this name.
-    Variant(String),
-    /// This file.
-    File(String),
-    /// This file with every value, which lapwing wrote; the user chose none of them.
-    Written(String),
-    /// The command line.
-    Setting,
-    /// lapwing, because the preset's value is for the built-in model.
-    Model,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Preset(name) => write!(f, "the preset {name}"),
-            Origin::Variant(name) => write!(f, "the variant {name}"),
-            Origin::File(path) | Origin::Written(path) => f.write_str(path),
-            Origin::Setting => f.write_str("--set"),
-            Origin::Model => f.write_str("chosen for this model"),
-        }
-    }
-}
 
 /// A config with the origins of its values.
 #[derive(Debug, Clone)]
@@ -159,11 +129,5 @@ impl Resolved {
         let origin = self.origins.get(key).map(ToString::to_string);
         let origin = origin.unwrap_or_else(|| "default".to_owned());
         origin.escape_debug().collect()
-    }
-
-    /// Returns the origin of a value, if the user chose it.
-    pub(super) fn chosen(&self, key: &str) -> Option<&Origin> {
-        let origin = self.origins.get(key);
-        origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))
     }
 }

@@ -1,8 +1,8 @@
 //! Values that the user set and that have no effect with the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::resolved::Resolved;
+use super::origin::Origin;
 use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
 
 use super::{Config, reference};
@@ -20,18 +20,22 @@ pub(super) fn keys(config: &Config) -> BTreeSet<String> {
 }
 
 /// Returns a line for each of them that the user set.
-pub(super) fn notes(resolved: &Resolved) -> Vec<String> {
-    let learner = resolved.config.learner;
-    let own = idle(&resolved.config).into_iter();
+pub(super) fn notes(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<String> {
+    let chosen = |key: &str| {
+        let origin = origins.get(key);
+        origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))
+    };
+    let learner = config.learner;
+    let own = idle(config).into_iter();
     let own = own.filter(|(key, _)| !is_for_another(learner, key));
     let mut notes: Vec<String> = own
-        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", resolved.chosen(key)?)))
+        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", chosen(key)?)))
         .collect();
     let name = learner.name();
-    let others = resolved.origins.keys();
+    let others = origins.keys();
     let others = others.filter(|key| is_for_another(learner, key));
     notes.extend(others.filter_map(|key| {
-        let origin = resolved.chosen(key)?;
+        let origin = chosen(key)?;
         Some(format!(
             "{key} ({origin}) has no effect with learner = \"{name}\""
         ))
