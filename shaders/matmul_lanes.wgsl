@@ -1,7 +1,7 @@
 // tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load costs a nanosecond per number and thread, and arithmetic almost nothing, so this kernel minimises
-// loads. The eight threads of a workgroup share a tile of 32 x 32 (or of 16 or 64 rows). A thread loads blocks of four rows
+// loads. The eight threads of a workgroup share a tile of 32 x 32 (or of 64, or up to 8 rows). A thread loads blocks of four rows
 // of `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
 // each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
 // the loads.
@@ -35,9 +35,11 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-/// Rows of a tile: 16, 32 or 64. With 64 each block of `right` is used twice. With 16 half of the threads load all rows, and
-/// the other half load them for the next four of k. The order of each sum is the same for all heights.
+/// Rows of a tile: 32 or 64 in `product`, 2, 4 or 8 in `few_rows`. The order of each sum is the same for all tiles.
 const HEIGHT: u32 = 32u;
+/// Columns of a tile of `product`: 32 or 64. A tile of 64 rows uses each block of `right` twice, one of 64 columns each block
+/// of `left`. It is the better one, since what it loads twice may have 16 bits.
+const WIDTH: u32 = 32u;
 
 /// Four rows (the columns of the result) by four of k.
 fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
@@ -106,17 +108,12 @@ struct Tile {
     r4: mat4x4<f32>, r5: mat4x4<f32>, r6: mat4x4<f32>, r7: mat4x4<f32>,
 }
 
-/// The first 16 rows, from four threads starting at `thread`.
-fn multiply_half(tile: ptr<function, Tile>, left: mat4x4<f32>, thread: u32, right: mat4x4<f32>) {
-    (*tile).r0 += right * taken_block(left, thread);
-    (*tile).r1 += right * taken_block(left, thread + 1u);
-    (*tile).r2 += right * taken_block(left, thread + 2u);
-    (*tile).r3 += right * taken_block(left, thread + 3u);
-}
-
 fn multiply(tile: ptr<function, Tile>, local: u32, left: mat4x4<f32>, right: mat4x4<f32>) {
     offer_block(local, left);
-    multiply_half(tile, left, 0u, right);
+    (*tile).r0 += right * taken_block(left, 0u);
+    (*tile).r1 += right * taken_block(left, 1u);
+    (*tile).r2 += right * taken_block(left, 2u);
+    (*tile).r3 += right * taken_block(left, 3u);
     (*tile).r4 += right * taken_block(left, 4u);
     (*tile).r5 += right * taken_block(left, 5u);
     (*tile).r6 += right * taken_block(left, 6u);
@@ -137,9 +134,6 @@ fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
     store_block(start, row + 4u, column, tile.r1);
     store_block(start, row + 8u, column, tile.r2);
     store_block(start, row + 12u, column, tile.r3);
-    if HEIGHT == 16u {
-        return;
-    }
     store_block(start, row + 16u, column, tile.r4);
     store_block(start, row + 20u, column, tile.r5);
     store_block(start, row + 24u, column, tile.r6);
@@ -149,46 +143,42 @@ fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
 @compute @workgroup_size(8)
 fn product(id: Invocation) {
     let thread = id.local;
-    let across = (params.n + 31u) / 32u;
+    let across = (params.n + WIDTH - 1u) / WIDTH;
     let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
     let flat = flat_group(id);
     let slice = flat / tiles;
     let first_row = flat % tiles / across * HEIGHT;
-    let row = min(first_row + 4u * thread % HEIGHT, params.m - 1u);
+    let row = min(first_row + 4u * thread, params.m - 1u);
     let row_below = min(first_row + 32u + 4u * thread, params.m - 1u);
-    let column = flat % across * 32u + 4u * thread;
+    let column = flat % across * WIDTH + 4u * thread;
     let loaded = min(column, params.n - 1u);
+    let loaded_beside = min(column + 32u, params.n - 1u);
 
     var tile: Tile;
     var below: Tile;
+    var beside: Tile;
     let end = min(params.k, (slice + 1u) * params.slice);
-    if HEIGHT == 16u {
-        for (var k = slice * params.slice; k < end; k += 8u) {
-            let more = k + 4u < end;
-            let ahead = select(k, k + 4u, more && thread >= 4u);
-            let left = left_block(row, ahead, end) * params.alpha;
-            offer_block(thread, left);
-            multiply_half(&tile, left, 0u, right_block(loaded, k, end));
-            if more {
-                multiply_half(&tile, left, 4u, right_block(loaded, k + 4u, end));
-            }
-            all_taken();
+    for (var k = slice * params.slice; k < end; k += 4u) {
+        let left = left_block(row, k, end) * params.alpha;
+        let right = right_block(loaded, k, end);
+        multiply(&tile, thread, left, right);
+        if HEIGHT == 64u {
+            multiply(&below, thread, left_block(row_below, k, end) * params.alpha, right);
         }
-    } else {
-        for (var k = slice * params.slice; k < end; k += 4u) {
-            let right = right_block(loaded, k, end);
-            multiply(&tile, thread, left_block(row, k, end) * params.alpha, right);
-            if HEIGHT == 64u {
-                multiply(&below, thread, left_block(row_below, k, end) * params.alpha, right);
-            }
+        if WIDTH == 64u {
+            multiply(&beside, thread, left, right_block(loaded_beside, k, end));
         }
     }
     if HAS_LOW == 1u {
         for (var k = 0u; k < params.rank; k += 4u) {
+            let left = low_block(row, k);
             let right = up_block(loaded, k);
-            multiply(&tile, thread, low_block(row, k), right);
+            multiply(&tile, thread, left, right);
             if HEIGHT == 64u {
                 multiply(&below, thread, low_block(row_below, k), right);
+            }
+            if WIDTH == 64u {
+                multiply(&beside, thread, left, up_block(loaded_beside, k));
             }
         }
     }
@@ -199,5 +189,102 @@ fn product(id: Invocation) {
     store_tile(start, first_row, column, tile);
     if HEIGHT == 64u {
         store_tile(start, first_row + 32u, column, below);
+    }
+    if WIDTH == 64u {
+        store_tile(start, first_row, column + 32u, beside);
+    }
+}
+
+fn bitcast_rows(a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) -> mat4x4<f32> {
+    return mat4x4(bitcast<vec4<f32>>(a), bitcast<vec4<f32>>(b), bitcast<vec4<f32>>(c), bitcast<vec4<f32>>(d));
+}
+
+/// Two blocks of `right` that follow each other along k. In 16 bits they are one load for each column.
+struct Pair {
+    first: mat4x4<f32>,
+    second: mat4x4<f32>,
+}
+
+fn right_pair(start: vec4<u32>, k: u32) -> Pair {
+    if FORMAT == 0u {
+        let i = (start + k) / 4u;
+        return Pair(
+            transpose(bitcast_rows(right[i.x], right[i.y], right[i.z], right[i.w])),
+            transpose(bitcast_rows(right[i.x + 1u], right[i.y + 1u], right[i.z + 1u], right[i.w + 1u])),
+        );
+    }
+    let i = (start + k) / 8u;
+    let a = right[i.x];
+    let b = right[i.y];
+    let c = right[i.z];
+    let d = right[i.w];
+    return Pair(
+        transpose(mat4x4(from_halves(a.xy), from_halves(b.xy), from_halves(c.xy), from_halves(d.xy))),
+        transpose(mat4x4(from_halves(a.zw), from_halves(b.zw), from_halves(c.zw), from_halves(d.zw))),
+    );
+}
+
+/// Numbers of k in a step of `few_rows`, which must divide k. With up to four rows, each thread loads four numbers of one row
+/// for a step; with eight rows, eight.
+const STEP: u32 = max(8u, 32u / HEIGHT);
+
+/// Few rows of `left` (m, k) times `right` (n, k) transposed, without slices. The eight threads compute HEIGHT rows of 32
+/// columns, so that each number of `right` is loaded once and used for all rows.
+@compute @workgroup_size(8)
+fn few_rows(id: Invocation) {
+    let thread = id.local;
+    let across = (params.n + 31u) / 32u;
+    let flat = flat_group(id);
+    let first_row = flat / across * HEIGHT;
+    let column = flat % across * 32u + 4u * thread;
+    let row = min(first_row + thread % HEIGHT, params.m - 1u);
+    let start = params.left_at + row * params.left_step + thread / HEIGHT * 4u;
+
+    var sums: array<vec4<f32>, HEIGHT>;
+    for (var r = 0u; r < HEIGHT; r++) {
+        sums[r] = vec4<f32>();
+    }
+    let columns = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
+    let starts = params.right_at + columns * params.right_step;
+    let end = params.k;
+    let alpha = params.alpha;
+    for (var k = 0u; k < end; k += STEP) {
+        let own = left[(start + k) / 4u] * alpha;
+        var next: vec4<f32>;
+        offer(thread, 0u, own);
+        if HEIGHT == 8u {
+            next = left[(start + k) / 4u + 1u] * alpha;
+            offer(thread, 1u, next);
+        }
+        offered();
+        for (var i = 0u; i < STEP; i += 8u) {
+            let right = right_pair(starts, k + i);
+            for (var r = 0u; r < HEIGHT; r++) {
+                if HEIGHT == 8u {
+                    sums[r] += right.first * taken(own, 0u, r);
+                    sums[r] += right.second * taken(next, 1u, r);
+                } else {
+                    sums[r] += right.first * taken(own, 0u, r + i / 4u * HEIGHT);
+                    sums[r] += right.second * taken(own, 0u, r + (i / 4u + 1u) * HEIGHT);
+                }
+            }
+        }
+        all_taken();
+    }
+    if HAS_LOW == 1u {
+        for (var k = 0u; k < params.rank; k += 4u) {
+            let own = low[(row * params.rank + k) / 4u];
+            offer(thread, 0u, own);
+            offered();
+            let right = up_block(column, k);
+            for (var r = 0u; r < HEIGHT; r++) {
+                sums[r] += right * taken(own, 0u, r);
+            }
+            all_taken();
+        }
+    }
+    let more = bias_four(column);
+    for (var r = 0u; r < HEIGHT; r++) {
+        store(params.y_at, first_row + r, column, sums[r] + more);
     }
 }

@@ -53,6 +53,14 @@ fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     return select(vec4<f32>(), four, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
 }
 
+/// Four numbers in 16 bits each.
+fn from_halves(pairs: vec2<u32>) -> vec4<f32> {
+    if FORMAT == 1u {
+        return vec4(unpack2x16float(pairs.x), unpack2x16float(pairs.y));
+    }
+    return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
+}
+
 /// Four numbers of a row of `right`, from `at`; beyond the end any finite number, since `left` is 0 there or the result is
 /// not written.
 fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
@@ -61,10 +69,7 @@ fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
     if FORMAT != 0u {
         let half = first / 4u % 2u * 2u;
         let pairs = vec2(right[first / 8u][half], right[first / 8u][half + 1u]);
-        if FORMAT == 1u {
-            return vec4(unpack2x16float(pairs.x), unpack2x16float(pairs.y));
-        }
-        return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
+        return from_halves(pairs);
     }
     if WIDE == 1u {
         return bitcast<vec4<f32>>(right[first / 4u]);

@@ -82,14 +82,16 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             };
             sharing.iter().flat_map(with_blocks).collect()
         }
-        ("matmul_tiles" | "matmul_lanes", _) => products(shader == "matmul_lanes"),
+        ("matmul_tiles", _) => products(&[]),
+        ("matmul_lanes", "product") => products(&[[32, 32], [64, 32], [32, 64]]),
+        ("matmul_lanes", _) => few_rows(),
         _ => vec![Vec::new()],
     }
 }
 
 /// The constants of products. Only frozen weights, which are on the right, have 16 bits or a bias; gradients of weights
-/// add no other terms.
-fn products(lanes: bool) -> Vec<Constants> {
+/// add no other terms. `tiles` has the heights and widths; lengths that are not multiples of four use the first.
+fn products(tiles: &[[u32; 2]]) -> Vec<Constants> {
     let [nt, nn, tn] = [0, 1, 2];
     let mut all = Vec::new();
     for (layout, formats, low, bias, residual) in
@@ -106,16 +108,33 @@ fn products(lanes: bool) -> Vec<Constants> {
         ] {
             sets = times(sets, name, &numbers(count));
         }
-        if lanes {
-            let wide = |set: &Constants| set.contains(&("WIDE", 1)) && set.contains(&("Y_WIDE", 1));
-            let (wide, narrow): (Vec<_>, Vec<_>) =
-                sets.into_iter().partition(|set| layout != tn && wide(set));
-            sets = times(wide, "HEIGHT", &[16, 32, 64]);
-            sets.extend(times(narrow, "HEIGHT", &[32]));
+        if let [narrow_tile, ..] = tiles {
+            let (wide, narrow): (Vec<_>, Vec<_>) = sets
+                .into_iter()
+                .partition(|set| layout != tn && is_wide(set));
+            let with_tile = |sets: &[Constants], [height, width]: [u32; 2]| {
+                times(times(sets.to_vec(), "HEIGHT", &[height]), "WIDTH", &[width])
+            };
+            sets = tiles
+                .iter()
+                .flat_map(|tile| with_tile(&wide, *tile))
+                .collect();
+            sets.extend(with_tile(&narrow, *narrow_tile));
         }
         all.extend(sets);
     }
     all
+}
+
+fn is_wide(set: &Constants) -> bool {
+    set.contains(&("WIDE", 1)) && set.contains(&("Y_WIDE", 1))
+}
+
+/// The constants of products of few rows, which need lengths that are multiples of four.
+fn few_rows() -> Vec<Constants> {
+    let transposed = |set: &Constants| set.contains(&("LAYOUT", 0)) && is_wide(set);
+    let sets = products(&[]).into_iter().filter(transposed).collect();
+    times(sets, "HEIGHT", &[2, 4, 8])
 }
 
 /// The entry points of a shader, in the order of the text.

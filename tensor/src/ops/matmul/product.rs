@@ -5,6 +5,7 @@ use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
+const FEW_ROWS: Kernel = Kernel::new("matmul_lanes", "few_rows");
 const TILES: Kernel = Kernel::new("matmul_tiles", "product");
 const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
@@ -32,7 +33,7 @@ fn uses_lanes(gpu: &Gpu) -> bool {
 /// The shortest slice of k. A multiple of 16, the step of the tiles.
 const MIN_SLICE: usize = 256;
 
-/// Elements of a matrix above which tiles of another height are worth the second that their compilation takes.
+/// Elements of a matrix above which other kernels are worth the second that their compilation takes.
 pub(super) const LARGE: usize = 1 << 18;
 
 fn large() -> usize {
@@ -76,6 +77,17 @@ struct Params {
     alpha: f32,
 }
 
+/// A kernel with the rows and columns of the tile of a workgroup.
+struct Tile {
+    kernel: Kernel,
+    height: usize,
+    width: usize,
+    /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
+    wanted_groups: usize,
+    /// How many of height and width the kernel has as constants.
+    constants: usize,
+}
+
 impl<'a> Product<'a> {
     /// left right, with no other terms.
     pub(crate) fn new(layout: ProductLayout, left: Operand, right: Operand) -> Product<'a> {
@@ -117,26 +129,28 @@ impl<'a> Product<'a> {
     pub(crate) fn write(self, y: &Operand) {
         let gpu = self.left.binding.gpu();
         let [m, n, k] = self.size();
-        let lanes = uses_lanes(gpu);
-        // Rows and columns of the tile of a workgroup, and the workgroups needed to use the whole device. With fewer, a long
-        // sum is split into slices.
-        let (height, width, wanted_groups) = match lanes {
-            true => (self.height_in_lanes(y), 32, 2),
-            false => (64, 64, 128),
+        let tile = match uses_lanes(gpu) {
+            true => self.tile_in_lanes(y),
+            false => Tile {
+                kernel: TILES,
+                height: 64,
+                width: 64,
+                wanted_groups: 128,
+                constants: 0,
+            },
         };
-        let height_constant = lanes.then_some(("HEIGHT", height as u32));
-        let tiles = m.div_ceil(height) * n.div_ceil(width);
+        let tiles = m.div_ceil(tile.height) * n.div_ceil(tile.width);
         let slice = match self.layout {
-            ProductLayout::Tn => slice_length(k, usize::div_ceil(wanted_groups, tiles.max(1))),
+            ProductLayout::Tn => slice_length(k, usize::div_ceil(tile.wanted_groups, tiles.max(1))),
             ProductLayout::Nt | ProductLayout::Nn => k.max(1),
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.launch(height_constant, tiles, slice, y, 0);
+            return self.launch(&tile, tiles, slice, y, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
         let to = Operand::of(&parts);
-        self.launch(height_constant, tiles * slices, slice, &to, m * n);
+        self.launch(&tile, tiles * slices, slice, &to, m * n);
         let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
         ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
@@ -152,28 +166,42 @@ impl<'a> Product<'a> {
         y.is_wide() && self.size()[1].is_multiple_of(4)
     }
 
-    /// Rows of a tile of the kernel for processors. Higher tiles need fewer loads per element, but load surplus rows too:
-    /// with 16 rows in a tile of 64, three of five loads would be useless. Gradients of weights have few rows. Lengths that
-    /// are not multiples of four are rare and use one height, to compile fewer kernels.
-    fn height_in_lanes(&self, y: &Operand) -> usize {
+    /// The kernel for processors. Larger tiles need fewer loads per element, but load surplus rows too: with one row in a tile
+    /// of 32, nearly all of them. Gradients of weights have few rows. Lengths that are not multiples of four are rare and use
+    /// one tile, to compile fewer kernels.
+    fn tile_in_lanes(&self, y: &Operand) -> Tile {
         let [m, n, k] = self.size();
-        match (self.layout, self.is_wide() && self.has_wide_y(y)) {
-            (ProductLayout::Tn, _) | (_, false) => 32,
-            _ if n * k < large() || m > 32 => 64,
-            _ if m > 16 => 32,
-            _ => 16,
+        let tile = |height, width| Tile {
+            kernel: LANES,
+            height,
+            width,
+            wanted_groups: 2,
+            constants: 2,
+        };
+        let is_wide = self.is_wide() && self.has_wide_y(y);
+        if self.layout == ProductLayout::Tn || !is_wide {
+            return tile(32, 32);
+        }
+        if n * k < large() {
+            return tile(64, 32);
+        }
+        let height = m.next_power_of_two().clamp(2, 8);
+        let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
+        if self.layout == ProductLayout::Nt && m <= 16 && is_whole {
+            return Tile {
+                kernel: FEW_ROWS,
+                constants: 1,
+                ..tile(height, 32)
+            };
+        }
+        match n.is_multiple_of(64) {
+            true => tile(32, 64),
+            false if m > 32 => tile(64, 32),
+            false => tile(32, 32),
         }
     }
 
-    /// `height` is the last constant of the kernel for processors. The others have none.
-    fn launch(
-        &self,
-        height: Option<(&'static str, u32)>,
-        groups: usize,
-        slice: usize,
-        y: &Operand,
-        y_slice: usize,
-    ) {
+    fn launch(&self, tile: &Tile, groups: usize, slice: usize, y: &Operand, y_slice: usize) {
         let [m, n, k] = self.size();
         let low = self.low.as_ref();
         let rank = low.map_or(0, |(low, _)| low.cols());
@@ -203,7 +231,8 @@ impl<'a> Product<'a> {
             ("HAS_BIAS", self.bias.is_some().into()),
             ("HAS_RESIDUAL", self.residual.is_some().into()),
         ];
-        constants.extend(height);
+        let of_tile = [("HEIGHT", tile.height as u32), ("WIDTH", tile.width as u32)];
+        constants.extend(&of_tile[..tile.constants]);
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
@@ -215,9 +244,8 @@ impl<'a> Product<'a> {
             self.bias.map_or(left, |bias| bias),
             self.residual.map_or(left, |residual| residual),
         ];
-        let kernel = if height.is_some() { LANES } else { TILES };
         let groups = Groups::count(groups).work(2 * m * n * (k + rank));
-        kernel.launch(&constants, &buffers, &params, groups);
+        tile.kernel.launch(&constants, &buffers, &params, groups);
     }
 }
 
