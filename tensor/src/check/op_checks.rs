@@ -326,13 +326,18 @@ fn products(table: &mut CheckTable) {
         let check = table.compare(subject, what, inputs, run, wanted);
         check.is_short = is_short;
     }
-    // How a weight is read depends on the format, which shows in the value.
-    for (m, format, compared) in [
-        (5, WeightFormat::F32, value),
-        (33, WeightFormat::Bf16, value),
-        (70, WeightFormat::F16, gradient),
+    // How a weight is read depends on the format, which shows in the value. The kernels for large weights depend on the
+    // number of rows, too.
+    for ([m, n, k], format, compared) in [
+        ([5, 36, 52], WeightFormat::F32, value),
+        ([33, 36, 52], WeightFormat::Bf16, value),
+        ([70, 36, 52], WeightFormat::F16, gradient),
+        ([2, 1028, 256], WeightFormat::F16, value),
+        ([3, 1028, 256], WeightFormat::F32, value),
+        ([13, 1028, 256], WeightFormat::Bf16, value),
+        ([20, 1088, 256], WeightFormat::F16, value),
     ] {
-        let (n, k, r) = (36, 52, 8);
+        let r = 8;
         // Numbers that are exact in every format.
         let w = random(&[n, k], 24, -64.0..64.0).map(|v| v.floor() / 64.0);
         let stored = w.clone();
