@@ -4,7 +4,7 @@ const GROUP: u32 = 64u;
 /// The numbering is that of `UnaryFunction` in unary.rs.
 const FUNCTION: u32 = 0u;
 
-/// `low` and `high`: the bounds of a clamp, -delta and delta of the Huber loss; `low`: the scalar of add and mul.
+/// `low` and `high`: the bounds of a clamp, -delta and delta of the Huber loss; `low`: the factor of mul.
 struct Params { count: u32, low: f32, high: f32, first_group: u32 }
 var<immediate> params: Params;
 
@@ -28,8 +28,7 @@ fn value(v: f32) -> f32 {
         case 5u: { return sqrt(v); }
         case 6u: { return clamp(v, params.low, params.high); }
         case 7u: { return max(v, 0.0); }
-        case 9u: { return v + params.low; }
-        case 10u: { return v * params.low; }
+        case 9u: { return v * params.low; }
         default: { let cut = clamp(v, params.low, params.high); return cut * (v - 0.5 * cut); }
     }
 }
@@ -44,8 +43,7 @@ fn slope(v: f32) -> f32 {
         case 5u: { return 0.5 / sqrt(v); }
         case 6u: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
         case 7u: { return select(0.0, 1.0, v > 0.0); }
-        case 9u: { return 1.0; }
-        case 10u: { return params.low; }
+        case 9u: { return params.low; }
         default: { return clamp(v, params.low, params.high); }
     }
 }

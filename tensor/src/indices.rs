@@ -67,6 +67,15 @@ impl Indices {
         self.host.as_deref()
     }
 
+    /// Panics if a value that is known on the host is not below `count`.
+    #[track_caller]
+    pub(crate) fn check_below(&self, count: usize, op: &str, what: &str) {
+        let mut values = self.host().unwrap_or_default().iter();
+        if let Some(value) = values.find(|value| **value as usize >= count) {
+            panic!("{op}: {what} {value} of {count}");
+        }
+    }
+
     /// Waits for the values and copies them to the host.
     ///
     /// # Errors

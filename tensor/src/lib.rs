@@ -30,7 +30,7 @@ pub mod check;
 extern crate self as lapwing_tensor;
 
 #[cfg(test)]
-mod examples;
+mod example_tests;
 mod gpu;
 mod indices;
 mod ops;

@@ -51,32 +51,20 @@ pub(super) const MAX_PARAMS: u32 = 64;
 
 /// The limits that every kernel needs, at most those that WebGPU guarantees: name, limit of the device, needed limit.
 fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {
+    let wgpu::Limits {
+        max_storage_buffers_per_shader_stage: buffers,
+        max_compute_invocations_per_workgroup: threads,
+        max_compute_workgroup_size_x: width,
+        max_compute_workgroup_storage_size: memory,
+        max_compute_workgroups_per_dimension: groups,
+        ..
+    } = *limits;
     [
-        (
-            "storage buffers per kernel",
-            limits.max_storage_buffers_per_shader_stage,
-            7,
-        ),
-        (
-            "threads per workgroup",
-            limits.max_compute_invocations_per_workgroup,
-            256,
-        ),
-        (
-            "threads per workgroup dimension",
-            limits.max_compute_workgroup_size_x,
-            256,
-        ),
-        (
-            "bytes of workgroup memory",
-            limits.max_compute_workgroup_storage_size,
-            16 << 10,
-        ),
-        (
-            "workgroups per dimension",
-            limits.max_compute_workgroups_per_dimension,
-            MAX_GROUPS as u32,
-        ),
+        ("storage buffers per kernel", buffers, 7),
+        ("threads per workgroup", threads, 256),
+        ("threads per workgroup dimension", width, 256),
+        ("bytes of workgroup memory", memory, 16 << 10),
+        ("workgroups per dimension", groups, MAX_GROUPS as u32),
     ]
 }
 

@@ -58,6 +58,17 @@ impl Groups {
     }
 }
 
+/// Makes the parameters of a kernel: the members of its `var<immediate>` in their order, but for the last, `first_group`.
+macro_rules! params {
+    ($($name:ident: $kind:ty = $value:expr),* $(,)?) => {{
+        #[repr(C)]
+        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        struct Params { $($name: $kind),* }
+        Params { $($name: $value as $kind),* }
+    }};
+}
+pub(crate) use params;
+
 /// Values for the `const` lines of a shader, by name.
 pub(crate) type Constants = Vec<(&'static str, u32)>;
 
@@ -131,8 +142,12 @@ impl Kernel {
             self.shader,
             params.len()
         );
-        let compiled = self.compiled(gpu, constants);
         let inner = &gpu.0;
+        let key = (self.shader, self.entry, constants.to_vec());
+        let mut known = inner.kernels.pipelines.lock().expect("kernels");
+        let compile = || Arc::new(self.compile(gpu, constants));
+        let compiled = known.entry(key).or_insert_with(compile).clone();
+        drop(known);
         // Not the limit in `caps`, which a test may have changed.
         let most = inner.device.limits().max_storage_buffer_binding_size;
         if let Some(bound) = bindings.iter().find(|bound| bound.size > most) {
@@ -167,15 +182,6 @@ impl Kernel {
         for bound in &bindings {
             bound.storage.mark_used(recorder.epoch());
         }
-    }
-
-    fn compiled(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Arc<Pipeline> {
-        let key = (self.shader, self.entry, constants.to_vec());
-        let mut known = gpu.0.kernels.pipelines.lock().expect("kernels");
-        known
-            .entry(key)
-            .or_insert_with(|| Arc::new(self.compile(gpu, constants)))
-            .clone()
     }
 
     fn compile(&self, gpu: &Gpu, constants: &[(&'static str, u32)]) -> Pipeline {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use caps::Caps;
-pub(crate) use kernel::{Constants, Groups, Kernel};
+pub(crate) use kernel::{Constants, Groups, Kernel, params};
 pub(crate) use pool::{Bind, Binding};
 
 /// An error of the device. The text says how to fix it.
@@ -325,7 +325,7 @@ impl Binding {
         storage.mark_used(recorder.epoch());
         drop(recorder);
         let offset = self.offset + at;
-        gpu.0.queue.write_buffer(storage.buffer(), offset, bytes);
+        gpu.0.queue.write_buffer(&storage.buffer, offset, bytes);
         // Uploads wait in host memory for the next submission. Loading a model writes gigabytes without one.
         let pending_upload = &gpu.0.pending_upload;
         if pending_upload.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MAX_PENDING_UPLOAD {
@@ -373,16 +373,10 @@ impl Binding {
 
     /// Sets every word of the whole buffer.
     pub(crate) fn fill(&self, bits: u32) {
-        #[repr(C)]
-        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-        struct Params {
-            count: u32,
-            bits: u32,
-        }
         const FILL: Kernel = Kernel::new("fill", "fill");
         // One launch per binding.
         let most = (self.gpu().caps().max_binding / 1024 * 1024).max(1024);
-        let end = self.storage.buffer().size();
+        let end = self.storage.buffer.size();
         for offset in (0..end).step_by(most as usize) {
             let (storage, size) = (self.storage.clone(), most.min(end - offset));
             let part = Binding {
@@ -390,9 +384,9 @@ impl Binding {
                 offset,
                 size,
             };
-            let count = (size / 4) as u32;
-            let groups = Groups::of(count.div_ceil(4) as usize, 64);
-            FILL.launch(&[], &[&part], &Params { count, bits }, groups);
+            let params = params! { count: u32 = size / 4, bits: u32 = bits };
+            let groups = Groups::of(size.div_ceil(16) as usize, 64);
+            FILL.launch(&[], &[&part], &params, groups);
         }
     }
 }

@@ -70,8 +70,7 @@ impl Pool {
 /// A buffer that returns to the pool when its last tensor is dropped.
 pub(super) struct Storage {
     gpu: Gpu,
-    /// `None` only during the drop
-    buffer: Option<wgpu::Buffer>,
+    pub(super) buffer: wgpu::Buffer,
     /// the last submission that used it
     epoch: AtomicU64,
     /// false if there was no memory for it, or an earlier failure prevents its computation
@@ -131,7 +130,7 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
     drop(pool);
     let storage = Storage {
         gpu: gpu.clone(),
-        buffer: Some(buffer),
+        buffer,
         epoch: AtomicU64::new(epoch),
         // An allocation failure is known by now, and after any failure nothing is computed.
         is_there: !gpu.has_failed(),
@@ -144,10 +143,6 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
 }
 
 impl Storage {
-    pub(super) fn buffer(&self) -> &wgpu::Buffer {
-        self.buffer.as_ref().expect("a live buffer")
-    }
-
     pub(super) fn mark_used(&self, epoch: u64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -159,11 +154,10 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        let buffer = self.buffer.take().expect("a live buffer");
         if let Ok(mut pool) = self.gpu.0.pool.lock() {
             match self.is_there {
-                true => pool.give_back(buffer, self.epoch.load(Ordering::Relaxed)),
-                false => pool.in_use -= buffer.size(),
+                true => pool.give_back(self.buffer.clone(), self.epoch.load(Ordering::Relaxed)),
+                false => pool.in_use -= self.buffer.size(),
             }
         }
     }
@@ -206,7 +200,7 @@ impl Binding {
     /// Buffers are padded, so that kernels can read them as vectors of four.
     pub(super) fn in_full(&self) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding {
-            buffer: self.storage.buffer(),
+            buffer: &self.storage.buffer,
             offset: self.offset,
             size: wgpu::BufferSize::new(self.size.max(1).next_multiple_of(16)),
         }

@@ -175,7 +175,7 @@ impl Recorder {
         self.pass = None;
         let new = || self.device.create_command_encoder(&Default::default());
         let encoder = self.encoder.get_or_insert_with(new);
-        let buffer = from.storage.buffer();
+        let buffer = &from.storage.buffer;
         encoder.copy_buffer_to_buffer(buffer, from.offset, to, 0, Some(from.size));
     }
 

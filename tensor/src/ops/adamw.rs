@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::threads_together;
-use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel};
+use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel, params};
 use crate::{Gradients, Tensor};
 pub use parameter_state::ParameterState;
 
@@ -31,29 +31,6 @@ const ADD: Kernel = Kernel::new("adamw_add", "add");
 const SQUARE_SUMS: Kernel = Kernel::new("adamw", "square_sums");
 const FINISH_NORM: Kernel = Kernel::new("adamw", "finish_norm");
 const UPDATE: Kernel = Kernel::new("adamw", "update");
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    first: u32,
-    max_norm: f32,
-    decay: f32,
-    rate: f32,
-    correction: f32,
-    eps: f32,
-    beta1: f32,
-    one_minus_beta1: f32,
-    beta2: f32,
-    one_minus_beta2: f32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
-struct AddParams {
-    offsets: [u32; AT_ONCE],
-    lengths: [u32; AT_ONCE],
-}
 
 /// The settings of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -244,33 +221,27 @@ impl Parameters {
         self.steps += u64::from(!self.gpu.has_failed());
         let norm = self.norm();
         let correction = |beta: f64| 1.0 - beta.powf(self.steps as f64);
-        let params = Params {
-            // A shader may assume that there is no infinity.
-            max_norm: settings.max_norm.min(1e30) as f32,
-            decay: (1.0 - settings.lr * settings.weight_decay) as f32,
-            rate: (settings.lr / correction(settings.beta1)) as f32,
-            correction: correction(settings.beta2).sqrt().recip() as f32,
-            eps: settings.eps as f32,
-            beta1: settings.beta1 as f32,
-            one_minus_beta1: (1.0 - settings.beta1) as f32,
-            beta2: settings.beta2 as f32,
-            one_minus_beta2: (1.0 - settings.beta2) as f32,
-            ..Params::default()
-        };
         for arena in &self.arenas {
             let (values, gradients) = (&arena.values, &arena.gradients);
             let (first, second) = (&arena.first_moment, &arena.second_moment);
-            let params = Params {
-                count: arena.values.len() as u32,
-                ..params
+            let params = params! {
+                count: u32 = values.len(),
+                // Of the other kernels.
+                first: u32 = 0,
+                // A shader may assume that there is no infinity.
+                max_norm: f32 = settings.max_norm.min(1e30),
+                decay: f32 = 1.0 - settings.lr * settings.weight_decay,
+                rate: f32 = settings.lr / correction(settings.beta1),
+                correction: f32 = correction(settings.beta2).sqrt().recip(),
+                eps: f32 = settings.eps,
+                beta1: f32 = settings.beta1,
+                one_minus_beta1: f32 = 1.0 - settings.beta1,
+                beta2: f32 = settings.beta2,
+                one_minus_beta2: f32 = 1.0 - settings.beta2,
             };
-            let groups = Groups::of(arena.values.len(), GROUP);
-            UPDATE.launch(
-                &[],
-                &[gradients, values, first, second, &norm],
-                &params,
-                groups,
-            );
+            let groups = Groups::of(values.len(), GROUP);
+            let buffers: [&dyn Bind; 5] = [gradients, values, first, second, &norm];
+            UPDATE.launch(&[], &buffers, &params, groups);
         }
         norm
     }
@@ -285,23 +256,20 @@ impl Parameters {
         let count = spans.iter().sum();
         let partials = Tensor::empty(&self.gpu, &[count]);
         let together = [("GROUP", threads_together(&self.gpu) as u32)];
+        let params = |count: usize, first: usize| {
+            // The rest is of the update.
+            params! { count: u32 = count, first: u32 = first, rest: [f32; 9] = [0f32; 9] }
+        };
         let mut first = 0;
         for (arena, spans) in self.arenas.iter().zip(spans) {
-            let params = Params {
-                count: arena.values.len() as u32,
-                first: first as u32,
-                ..Params::default()
-            };
+            let params = params(arena.values.len(), first);
             let buffers: [&dyn Bind; 2] = [&arena.gradients, &partials];
             SQUARE_SUMS.launch(&together, &buffers, &params, Groups::count(spans));
             first += spans;
         }
         let norm = Tensor::empty(&self.gpu, &[]);
-        let params = Params {
-            count: count as u32,
-            ..Params::default()
-        };
-        FINISH_NORM.launch(&together, &[&partials, &norm], &params, Groups::count(1));
+        let buffers: [&dyn Bind; 2] = [&partials, &norm];
+        FINISH_NORM.launch(&together, &buffers, &params(count, 0), Groups::count(1));
         norm
     }
 }
@@ -319,15 +287,16 @@ impl ParameterArena {
 
     /// Adds up to AT_ONCE gradients.
     fn add(&self, added: &[(&ParameterSlot, &Tensor)]) {
-        let mut params = AddParams::default();
+        let (mut offsets, mut lengths) = ([0u32; AT_ONCE], [0u32; AT_ONCE]);
         for (i, (slot, gradient)) in added.iter().enumerate() {
-            params.offsets[i] = slot.range.start as u32;
-            params.lengths[i] = gradient.len() as u32;
+            (offsets[i], lengths[i]) = (slot.range.start as u32, gradient.len() as u32);
         }
         // A kernel binds all of its buffers: the last gradient fills the unused bindings, with length 0.
         let mut buffers: Vec<&dyn Bind> = vec![&self.gradients];
         buffers.extend((0..AT_ONCE).map(|i| added[i.min(added.len() - 1)].1 as &dyn Bind));
-        let total: u32 = params.lengths.iter().sum();
+        let total: u32 = lengths.iter().sum();
+        let params =
+            params! { offsets: [u32; AT_ONCE] = offsets, lengths: [u32; AT_ONCE] = lengths };
         ADD.launch(&[], &buffers, &params, Groups::of(total as usize, GROUP));
     }
 }

@@ -6,7 +6,7 @@
 //! As in PyTorch, min(a, b) and max(a, b) pass their gradient to the selected input, and half to each where a = b.
 
 use crate::Tensor;
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Groups, Kernel, params};
 
 const FORWARD: Kernel = Kernel::new("binary", "forward");
 const FORWARD_FLAT: Kernel = Kernel::new("binary", "forward_flat");
@@ -24,51 +24,32 @@ enum BinaryFunction {
     MinSlope,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    shape: [u32; 4],
-    a_steps: [u32; 4],
-    b_steps: [u32; 4],
-    count: u32,
+/// The methods, each with the one that records it and its case of [`BinaryFunction`].
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident = $recorded:ident of $case:ident;)*) => {
+        $($(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, other: &Tensor) -> Tensor {
+            self.$recorded(stringify!($name), other, BinaryFunction::$case)
+        })*
+    };
 }
 
 /// Each op panics if the shapes cannot be broadcast, or have more than four axes.
 impl Tensor {
-    /// a + b
-    #[track_caller]
-    pub fn add(&self, other: &Tensor) -> Tensor {
-        self.sum_or_difference("add", other, BinaryFunction::Add)
-    }
-
-    /// a - b
-    #[track_caller]
-    pub fn sub(&self, other: &Tensor) -> Tensor {
-        self.sum_or_difference("sub", other, BinaryFunction::Sub)
-    }
-
-    /// a b
-    #[track_caller]
-    pub fn mul(&self, other: &Tensor) -> Tensor {
-        self.binary("mul", other, BinaryFunction::Mul)
-    }
-
-    /// a / b
-    #[track_caller]
-    pub fn div(&self, other: &Tensor) -> Tensor {
-        self.binary("div", other, BinaryFunction::Div)
-    }
-
-    /// The smaller of a and b.
-    #[track_caller]
-    pub fn min(&self, other: &Tensor) -> Tensor {
-        self.binary("min", other, BinaryFunction::Min)
-    }
-
-    /// The larger of a and b.
-    #[track_caller]
-    pub fn max(&self, other: &Tensor) -> Tensor {
-        self.binary("max", other, BinaryFunction::Max)
+    functions! {
+        /// a + b
+        add = sum_or_difference of Add;
+        /// a - b
+        sub = sum_or_difference of Sub;
+        /// a b
+        mul = binary of Mul;
+        /// a / b
+        div = binary of Div;
+        /// The smaller of a and b.
+        min = binary of Min;
+        /// The larger of a and b.
+        max = binary of Max;
     }
 
     /// Records the functions whose gradients need only the shapes of a and b.
@@ -124,11 +105,11 @@ impl Tensor {
             )
         };
         let y = Tensor::empty(self.gpu(), &shape);
-        let params = Params {
-            shape: right_aligned(&shape),
-            a_steps: steps(self.shape(), &shape),
-            b_steps: steps(other.shape(), &shape),
-            count: y.len() as u32,
+        let params = params! {
+            shape: [u32; 4] = right_aligned(&shape),
+            a_steps: [u32; 4] = steps(self.shape(), &shape),
+            b_steps: [u32; 4] = steps(other.shape(), &shape),
+            count: u32 = y.len(),
         };
         let kernel = match self.shape() == other.shape() {
             true => FORWARD_FLAT,

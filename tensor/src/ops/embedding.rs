@@ -4,20 +4,10 @@
 
 use super::rows::gather_gradient;
 use super::weight::Matrix;
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Groups, Kernel, params};
 use crate::{Indices, Tensor};
 
 const GATHER: Kernel = Kernel::new("embedding", "gather");
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    cols: u32,
-    step: u32,
-    first: u32,
-    rows: u32,
-}
 
 impl Tensor {
     /// (T, C): the row of the table (V, C) for each of T ids. The gradient goes to a tracked [`Matrix::Trained`].
@@ -27,20 +17,15 @@ impl Tensor {
     #[track_caller]
     pub fn embedding(table: &Matrix, ids: &Indices) -> Tensor {
         let (rows, cols) = (table.rows(), table.cols());
-        for id in ids.host().unwrap_or_default() {
-            assert!(
-                (*id as usize) < rows,
-                "embedding: id {id} is beyond the table [{rows}, {cols}]"
-            );
-        }
+        ids.check_below(rows, "embedding", "id");
         let y = Tensor::empty(ids.gpu(), &[ids.len(), cols]);
         for piece in table.pieces(0..rows) {
-            let params = Params {
-                count: y.len() as u32,
-                cols: cols as u32,
-                step: piece.step as u32,
-                first: piece.rows.start as u32,
-                rows: piece.rows.len() as u32,
+            let params = params! {
+                count: u32 = y.len(),
+                cols: u32 = cols,
+                step: u32 = piece.step,
+                first: u32 = piece.rows.start,
+                rows: u32 = piece.rows.len(),
             };
             let constants = [("FORMAT", piece.format as u32)];
             let groups = Groups::of(y.len(), 64);
@@ -107,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "embedding: id 3 is beyond the table [3, 2]")]
+    #[should_panic(expected = "embedding: id 3 of 3")]
     fn an_id_beyond_the_table_is_refused() {
         let table = Matrix::Trained(Tensor::zeros(&gpu(), &[3, 2]));
         Tensor::embedding(&table, &Indices::new(&gpu(), &[1, 3]));

@@ -6,7 +6,7 @@
 //!             dx = r (dy w - mean(dy w) - n mean(dy w n)), db = Σ over rows of dy
 //! both:       dw = Σ over rows of dy n
 
-use crate::gpu::{Bind, Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::{Gpu, Tensor};
 
 const FORWARD: Kernel = Kernel::new("norm", "forward");
@@ -19,15 +19,6 @@ const GROUP: usize = 64;
 /// Rows that one thread sums for the gradient of the weight.
 const CHUNK: usize = 32;
 
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    rows: u32,
-    cols: u32,
-    eps: f32,
-    chunk: u32,
-}
-
 impl Tensor {
     /// Divides each row of the last axis (length C) by its root mean square and multiplies it by `weight` (C).
     /// `eps` is added to the mean square. Gradients for both.
@@ -36,12 +27,6 @@ impl Tensor {
     /// If the weight is not as long as a row.
     #[track_caller]
     pub fn rms_norm(&self, weight: &Tensor, eps: f32) -> Tensor {
-        assert!(
-            weight.shape() == [self.cols()] && self.cols() > 0,
-            "rms_norm: rows of {:?} and a weight of {:?}",
-            self.shape(),
-            weight.shape()
-        );
         self.norm("rms_norm", weight, None, eps)
     }
 
@@ -52,27 +37,24 @@ impl Tensor {
     /// If weight or bias is not as long as a row.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f32) -> Tensor {
-        let row = [self.cols()];
-        assert!(
-            weight.shape() == row && bias.shape() == row && self.cols() > 0,
-            "layer_norm: rows of {:?}, a weight of {:?} and a bias of {:?}",
-            self.shape(),
-            weight.shape(),
-            bias.shape()
-        );
         self.norm("layer_norm", weight, Some(bias), eps)
     }
 
     /// Layer norm if there is a bias, else RMS norm.
+    #[track_caller]
     fn norm(&self, op: &'static str, weight: &Tensor, bias: Option<&Tensor>, eps: f32) -> Tensor {
+        for (vector, name) in [(Some(weight), "weight"), (bias, "bias")] {
+            let fits = |vector: &Tensor| vector.shape() == [self.cols()] && self.cols() > 0;
+            assert!(
+                vector.is_none_or(fits),
+                "{op}: rows of {:?} and a {name} of {:?}",
+                self.shape(),
+                vector.map(Tensor::shape).unwrap_or_default()
+            );
+        }
         let centered = ("CENTERED", u32::from(bias.is_some()));
         let (x, w, y) = (self.detach(), weight.detach(), self.empty_like());
-        let params = Params {
-            rows: x.rows() as u32,
-            cols: x.cols() as u32,
-            eps,
-            chunk: CHUNK as u32,
-        };
+        let params = params! { rows: u32 = x.rows(), cols: u32 = x.cols(), eps: f32 = eps, chunk: u32 = CHUNK };
         let lanes = lanes(x.gpu(), x.cols());
         let constants = [("LANES", lanes as u32), centered];
         let groups = Groups::of(x.rows() * lanes, GROUP);

@@ -4,22 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Groups, Kernel, params};
 use crate::{Gpu, GpuError, Tensor};
 
 const CHAINS: Kernel = Kernel::new("probe", "chains");
 
 /// Operations of a thread in a round: eight chains, two steps, a product and a sum.
 const PER_ROUND: usize = 32;
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    rounds: u32,
-    factor: f32,
-    more: f32,
-}
 
 /// The measured speed of a device.
 #[derive(Debug, Clone, Copy)]
@@ -83,12 +74,7 @@ impl Gpu {
 /// Runs the probe; each thread returns the sum of its chains.
 pub(crate) fn chains(gpu: &Gpu, count: usize, rounds: usize, factor: f32, more: f32) -> Tensor {
     let y = Tensor::empty(gpu, &[count]);
-    let params = Params {
-        count: count as u32,
-        rounds: rounds as u32,
-        factor,
-        more,
-    };
+    let params = params! { count: u32 = count, rounds: u32 = rounds, factor: f32 = factor, more: f32 = more };
     let groups = Groups::of(count, 64).work(count * rounds * PER_ROUND);
     CHAINS.launch(&[], &[&y], &params, groups);
     y

@@ -5,23 +5,13 @@
 
 use super::binary::right_aligned;
 use crate::Tensor;
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Groups, Kernel, params};
 
 const SUM_ROWS: Kernel = Kernel::new("reduce", "sum_rows");
 const SUM_AXES: Kernel = Kernel::new("reduce", "sum_axes");
 
 /// Elements that one thread sums when a whole tensor is summed.
 const RUN: usize = 64;
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    shape: [u32; 4],
-    summed: [u32; 4],
-    count: u32,
-    length: u32,
-    total: u32,
-}
 
 impl Tensor {
     /// The sum of all elements, a tensor of shape `[]`.
@@ -67,11 +57,13 @@ impl Tensor {
             self.shape()
         );
         let y = Tensor::empty(self.gpu(), shape);
-        let params = Params {
-            shape: from,
-            summed: to.map(|length| u32::from(length == 1)),
-            count: y.len() as u32,
-            ..Params::default()
+        let params = params! {
+            shape: [u32; 4] = from,
+            summed: [u32; 4] = to.map(|length| u32::from(length == 1)),
+            count: u32 = y.len(),
+            // Of the other kernel.
+            length: u32 = 0,
+            total: u32 = 0,
         };
         SUM_AXES.launch(&[], &[self, &y], &params, Groups::of(y.len(), 64));
         y.recorded_sum("sum_to", self)
@@ -88,11 +80,12 @@ impl Tensor {
     /// The sums of runs of `length` elements; the last run may be shorter.
     fn sum_rows(&self, length: usize, shape: &[usize]) -> Tensor {
         let y = Tensor::empty(self.gpu(), shape);
-        let params = Params {
-            count: y.len() as u32,
-            length: length as u32,
-            total: self.len() as u32,
-            ..Params::default()
+        let params = params! {
+            // Of the other kernel.
+            axes: [u32; 8] = [0u32; 8],
+            count: u32 = y.len(),
+            length: u32 = length,
+            total: u32 = self.len(),
         };
         SUM_ROWS.launch(&[], &[self, &y], &params, Groups::of(y.len(), 64));
         y

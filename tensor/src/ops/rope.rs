@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::{Gpu, Indices, Tensor};
 
 const ROTATE: Kernel = Kernel::new("rope", "rotate");
@@ -74,30 +74,16 @@ impl Tensor {
         let reach = host.iter().max().map_or(0, |last| *last as usize + 1);
         let table = rotations.reaching(self.gpu(), reach);
         let positions = positions.clone();
-        let rotate = move |x: &Tensor, sign| rotate(x, &positions, &table, heads, sign);
+        let rotate = move |x: &Tensor, sign: f32| {
+            let y = x.empty_like();
+            let count = x.len() / 2;
+            let params = params! { count: u32 = count, heads: u32 = heads, half: u32 = half, sign: f32 = sign };
+            let buffers: [&dyn Bind; 4] = [x, &positions, &table, &y];
+            ROTATE.launch(&[], &buffers, &params, Groups::of(count, 64));
+            y
+        };
         rotate(self, 1.0).recorded("rope", [self], move |dy, _| [Some(rotate(dy, -1.0))])
     }
-}
-
-fn rotate(x: &Tensor, positions: &Indices, table: &Tensor, heads: usize, sign: f32) -> Tensor {
-    #[repr(C)]
-    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-    struct Params {
-        count: u32,
-        heads: u32,
-        half: u32,
-        sign: f32,
-    }
-    let y = x.empty_like();
-    let params = Params {
-        count: x.len() as u32 / 2,
-        heads: heads as u32,
-        half: table.shape()[1] as u32,
-        sign,
-    };
-    let groups = Groups::of(x.len() / 2, 64);
-    ROTATE.launch(&[], &[x, positions, table, &y], &params, groups);
-    y
 }
 
 #[cfg(test)]

@@ -25,9 +25,7 @@ pub fn of(error: &anyhow::Error) -> u8 {
 fn is_input(error: &(dyn StdError + 'static)) -> bool {
     // An error that wraps another one transparently is one link of the chain.
     let inner: &(dyn StdError + 'static) = match error.downcast_ref() {
-        Some(Error::Config(_) | Error::Checkpoint(_) | Error::NoHub(_)) => return true,
-        Some(Error::NoModel(_) | Error::NoAdapter(_) | Error::NoLanguage(_)) => return true,
-        Some(Error::TooLong { .. }) => return true,
+        Some(Error::Config(_) | Error::Checkpoint(_) | Error::Unusable(_)) => return true,
         Some(Error::Play(error)) => error,
         Some(Error::Learn(error)) => error,
         Some(Error::Model(error)) => error,
@@ -50,8 +48,7 @@ fn is_input(error: &(dyn StdError + 'static)) -> bool {
         );
     }
     if let Some(error) = inner.downcast_ref() {
-        use LearnError::{Imitation, Network, NoNetwork};
-        return matches!(error, Imitation(_) | Network { .. } | NoNetwork(_));
+        return matches!(error, LearnError::Imitation(_) | LearnError::Network(_));
     }
     matches!(inner.downcast_ref(), Some(GpuError::NoSuchDevice { .. }))
         || inner.is::<InputError>()
@@ -76,7 +73,7 @@ mod tests {
         let path = || PathBuf::from("run");
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let input: [anyhow::Error; 6] = [
-            Error::NoModel(path()).into(),
+            Error::Unusable(String::new()).into(),
             Error::from(RecordError::Occupied(path())).into(),
             RecordError::Occupied(path()).into(),
             lapwing_model::read_text(Path::new("no/such/file"), 1)

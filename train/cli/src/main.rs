@@ -141,7 +141,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
         _ => error.downcast_ref(),
     };
     match (in_run, model, gpu) {
-        (Some(Error::WrongNumbers { .. }), ..) => {
+        (Some(Error::WrongNumbers(_)), ..) => {
             " (--device N selects another device; `lapwing doctor` tests them)"
         }
         (_, Some(ModelError::NotNumbers), _) | (.., Some(GpuError::Failed(_))) => {

@@ -263,6 +263,25 @@ pub fn pack(
     batches
 }
 
+/// Packs these episodes, with the advantage 1 for each turn, into batches whose losses add up to the mean over all tokens.
+///
+/// # Panics
+/// If a turn was not sampled from a model.
+pub fn pack_all<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<Batch> {
+    let episodes: Vec<&Episode> = episodes.collect();
+    let longest = episodes.iter().map(|episode| episode.turns.len()).max();
+    let advantages = vec![1.0; longest.unwrap_or(0)];
+    let one = |episode: &&'a Episode| SelectedEpisode {
+        episode,
+        advantages: &advantages,
+        importance: 1.0,
+        entropy_weight: 0.0,
+    };
+    let all: Vec<SelectedEpisode<'_>> = episodes.iter().map(one).collect();
+    let over = count(episodes.iter().copied(), Aggregation::Token);
+    pack(&all, Aggregation::Token, over, limit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,5 @@
 //! Errors of training steps, imitation and value networks.
 
-use std::path::PathBuf;
-
 use lapwing_model::ModelError;
 use lapwing_play::PlayError;
 use lapwing_tensor::GpuError;
@@ -18,19 +16,9 @@ pub enum LearnError {
     /// An error of the device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// A network player was requested without weights.
-    #[error(
-        "no network to play with: value.network is empty; set it to the network of a run that trained {0}"
-    )]
-    NoNetwork(&'static str),
-    /// A network file that cannot be read, or that has other layers.
-    #[error("the network {}: {problem}", path.display())]
-    Network {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        problem: String,
-    },
+    /// A network file that is not given, cannot be read, or has other layers.
+    #[error("{0}")]
+    Network(String),
     /// A value of the critic is not finite.
     #[error(
         "training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter) with a \

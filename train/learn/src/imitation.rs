@@ -25,8 +25,8 @@ use lapwing_play::{Episode, Sampled, Turn};
 use lapwing_tensor::Tensor;
 
 use crate::LearnError;
-use crate::batch::{Batch, SelectedEpisode, count, pack};
-use crate::config::{Aggregation, TrainConfig};
+use crate::batch::{Batch, pack_all};
+use crate::config::TrainConfig;
 use crate::language::LanguageLearner;
 
 /// Episodes of one update.
@@ -298,7 +298,7 @@ pub fn imitate(
         let now = order.split_off(order.len().saturating_sub(EPISODES));
 
         let episodes = now.iter().map(|e| &data.train[*e]);
-        let batches = packed(episodes, train.tokens_per_batch);
+        let batches = pack_all(episodes, train.tokens_per_batch);
         let parameters = learner.parameters.as_mut().expect("a learner that trains");
         let mut loss = 0.0;
         for batch in &batches {
@@ -326,22 +326,6 @@ pub fn imitate(
     })
 }
 
-/// Packs replies into batches whose losses add up to the mean over all tokens.
-fn packed<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -> Vec<Batch> {
-    let episodes: Vec<&Episode> = episodes.collect();
-    let longest = episodes.iter().map(|episode| episode.turns.len()).max();
-    let advantages = vec![1.0; longest.unwrap_or(0)];
-    let one = |episode: &&'a Episode| SelectedEpisode {
-        episode,
-        advantages: &advantages,
-        importance: 1.0,
-        entropy_weight: 0.0,
-    };
-    let all: Vec<SelectedEpisode<'_>> = episodes.iter().map(one).collect();
-    let over = count(episodes.iter().copied(), Aggregation::Token);
-    pack(&all, Aggregation::Token, over, limit)
-}
-
 /// Computes a batch's part of the loss.
 fn cross_entropy(model: &Model, adapter: Option<&Adapter>, batch: &Batch) -> Tensor {
     let gpu = model.gpu();
@@ -367,7 +351,7 @@ fn held_out_loss(
     let model = policy.model.without_gradients();
     let adapter = policy.adapter.as_ref().map(Adapter::without_gradients);
     let mut loss = 0.0;
-    for batch in packed(data.held_out.iter(), train.tokens_per_batch) {
+    for batch in pack_all(data.held_out.iter(), train.tokens_per_batch) {
         loss += f64::from(cross_entropy(&model, adapter.as_ref(), &batch).to_vec()?[0]);
     }
     Ok(Some(loss))

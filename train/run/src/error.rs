@@ -1,6 +1,6 @@
 //! Errors of a run. Each text names the object and, if there is one, the fix.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lapwing_env::GameError;
 use lapwing_learn::LearnError;
@@ -28,42 +28,12 @@ pub enum Error {
     /// The config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A repository is named, but there is no hub.
-    #[error("model.repo is {0}, and nothing is downloaded here: wanted a directory (model.dir)")]
-    NoHub(Repository),
-    /// The directory of the model does not exist.
-    #[error(
-        "there is no model directory {dir}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
-         model.dir){more}",
-        dir = .0.display(), more = name_of_a_repository(.0)
-    )]
-    NoModel(PathBuf),
-    /// The directory of the adapter does not exist.
-    #[error(
-        "there is no adapter directory {0}: wanted one with adapter_config.json and adapter_model.safetensors"
-    )]
-    NoAdapter(PathBuf),
+    /// The model or the adapter does not exist, or cannot be used for this.
+    #[error("{0}")]
+    Unusable(String),
     /// The device has too little memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Prompt and reply exceed the model's context.
-    #[error(
-        "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
-         together (max_position_embeddings): {}", shorter(*.prompt, *.most)
-    )]
-    TooLong {
-        /// Tokens of the longest prompt.
-        prompt: usize,
-        /// Tokens of the longest reply.
-        reply: usize,
-        /// Tokens of the model's context.
-        most: usize,
-    },
-    /// A language model is needed, but a value learner was trained.
-    #[error(
-        "learner = \"{0}\" has no language model: train, eval and play take such a run, and nothing else does"
-    )]
-    NoLanguage(&'static str),
     /// A checkpoint that cannot be resumed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -80,20 +50,8 @@ pub enum Error {
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// The device computes wrong results.
-    #[error(
-        "the driver {driver} of the GPU {adapter} computes wrong numbers in the kernel {kernel}: {what}; choose another \
-         GPU, or update the driver"
-    )]
-    WrongNumbers {
-        /// The device.
-        adapter: String,
-        /// Its driver and version.
-        driver: String,
-        /// The first faulty kernel.
-        kernel: &'static str,
-        /// Where, and the expected value.
-        what: String,
-    },
+    #[error("{0}")]
+    WrongNumbers(String),
     /// The built-in model could not be written to a temporary directory.
     #[error(
         "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
@@ -105,6 +63,32 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes the error of a model directory that does not exist.
+    pub(crate) fn no_model(dir: &Path) -> Error {
+        let text = dir.to_string_lossy();
+        let more = match Repository::parse(&text) {
+            Some(_) => format!("; as a repository of the Hugging Face hub: --model {text}@main"),
+            None if Repository::parse(&format!("owner/{text}")).is_some() => {
+                format!("; a repository of the Hugging Face hub is named OWNER/{text}")
+            }
+            None => String::new(),
+        };
+        Error::Unusable(format!(
+            "there is no model directory {}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
+             model.dir){more}",
+            dir.display()
+        ))
+    }
+
+    /// Makes the error of a prompt and a reply of this many tokens that exceed the `most` of the model's context.
+    pub(crate) fn too_long(prompt: usize, reply: usize, most: usize) -> Error {
+        Error::Unusable(format!(
+            "a prompt may have {prompt} tokens and its reply {reply} (policy.max_new_tokens), and the model was made for {most} \
+             together (max_position_embeddings): {}",
+            shorter(prompt, most)
+        ))
+    }
+
     /// Returns whether the trained weights are useless: a metric or the model's output is not finite.
     pub fn is_divergence(&self) -> bool {
         matches!(
@@ -151,18 +135,6 @@ impl From<SettingError> for Error {
     }
 }
 
-/// Returns the name of a possible repository, for a directory of the form `name` or `owner/name`.
-fn name_of_a_repository(dir: &Path) -> String {
-    let text = dir.to_string_lossy();
-    if Repository::parse(&text).is_some() {
-        return format!("; as a repository of the Hugging Face hub: --model {text}@main");
-    }
-    match Repository::parse(&format!("owner/{text}")) {
-        Some(_) => format!("; a repository of the Hugging Face hub is named OWNER/{text}"),
-        None => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -172,15 +144,7 @@ mod tests {
     /// The suggested fix works.
     #[test]
     fn too_long_a_prompt_is_not_cured_by_a_shorter_reply() {
-        let told = |prompt, reply| {
-            let most = 256;
-            Error::TooLong {
-                prompt,
-                reply,
-                most,
-            }
-            .to_string()
-        };
+        let told = |prompt, reply| Error::too_long(prompt, reply, 256).to_string();
         assert_snapshot!(told(200, 100), @"a prompt may have 200 tokens and its reply 100 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): set policy.max_new_tokens=56 or less");
         assert_snapshot!(told(438, 1), @"a prompt may have 438 tokens and its reply 1 (policy.max_new_tokens), and the model was made for 256 together (max_position_embeddings): no reply fits beside such a prompt: make the game's board smaller (game.options), or use a model for longer texts");
     }

@@ -54,8 +54,11 @@ pub trait Learner {
     /// Optimiser updates made so far.
     fn updates(&self) -> u64;
 
-    /// The names of the trained weights.
-    fn names(&self) -> Vec<String>;
+    /// The trained weights and their optimiser state.
+    ///
+    /// # Panics
+    /// If nothing is trained.
+    fn parameters(&self) -> &Parameters;
 
     /// Copies what was learned from the device into a snapshot.
     ///
@@ -143,13 +146,12 @@ impl Learner for LanguageLearner {
         LanguageLearner::updates(self)
     }
 
-    fn names(&self) -> Vec<String> {
-        let parameters = self.parameters.as_ref().expect("a run that trains");
-        parameters.names().map(str::to_owned).collect()
+    fn parameters(&self) -> &Parameters {
+        self.parameters.as_ref().expect("a run that trains")
     }
 
     fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error> {
-        let parameters = self.parameters.as_ref().expect("a run that trains");
+        let parameters = self.parameters();
         let critic = self.critic.as_ref().map(|critic| &critic.parameters);
         snapshot.temperature = self.temperature;
         snapshot.updates = parameters.steps();
@@ -230,8 +232,8 @@ impl Learner for NetworkLearner {
         self.parameters.steps()
     }
 
-    fn names(&self) -> Vec<String> {
-        self.parameters.names().map(str::to_owned).collect()
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
     }
 
     fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error> {

@@ -7,7 +7,7 @@ pub mod checkpoint;
 pub mod config;
 mod error;
 #[cfg(test)]
-mod examples;
+mod example_tests;
 pub mod health;
 pub mod learner;
 #[cfg(test)]

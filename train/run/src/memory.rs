@@ -76,22 +76,6 @@ pub struct MemoryPlan {
 #[error("{0}")]
 pub struct MemoryError(String);
 
-/// Returns a text such as "needs up to 7.4 GiB (weights 5.9, ...), and of the device's 6.0 GiB it may take 5.4".
-fn shortage(plan: &MemoryPlan) -> String {
-    let [held, trained] = plan.names();
-    format!(
-        "needs up to {:.2} GiB ({held} {:.2}, keys and values {:.2}, activations {:.2}, {trained} {:.2}), and of the \
-         device's {:.2} GiB it may take {:.2}",
-        gib(plan.total()),
-        gib(plan.weights),
-        gib(plan.arena),
-        gib(plan.activations),
-        gib(plan.optimiser),
-        gib(plan.memory.unwrap_or_default()),
-        gib(plan.allowed())
-    )
-}
-
 /// Returns the advice if a prompt and its reply may only have this many tokens.
 pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     match most.checked_sub(prompt) {
@@ -102,17 +86,16 @@ pub(crate) fn shorter(prompt: usize, most: usize) -> String {
     }
 }
 
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1u64 << 30) as f64
-}
-
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "needs up to {}", size(self.total()))?;
         if let Some(memory) = self.memory {
             write!(f, " of the device's {}", size(memory))?;
         }
-        let [held, trained] = self.names();
+        let [held, trained] = match self.whole {
+            false => ["weights", "adapter and optimiser"],
+            true => ["reference", "weights and optimiser"],
+        };
         write!(f, ": {held} {}", size(self.weights))?;
         write!(f, ", keys and values {}", size(self.arena))?;
         write!(f, ", activations {}", size(self.activations))?;
@@ -154,14 +137,6 @@ impl MemoryPlan {
         plan(device, checkpoint.config(), weights, demand)
     }
 
-    /// Returns the names of [`MemoryPlan::weights`] and [`MemoryPlan::optimiser`].
-    pub(crate) fn names(&self) -> [&'static str; 2] {
-        match self.whole {
-            false => ["weights", "adapter and optimiser"],
-            true => ["reference", "weights and optimiser"],
-        }
-    }
-
     /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.weights + self.arena + self.activations + self.optimiser
@@ -187,7 +162,7 @@ fn plan(
 ) -> Result<MemoryPlan, MemoryError> {
     let most = model.most_tokens(max_binding, demand.rank);
     let (tokens, reply) = (demand.tokens_per_batch, demand.reply);
-    let seen = gib(max_binding);
+    let seen = size(max_binding);
     if tokens > 0 && demand.longest > most {
         let prompt = demand.longest - reply;
         return Err(MemoryError(format!(
@@ -198,7 +173,7 @@ fn plan(
     }
     if tokens > most {
         return Err(MemoryError(format!(
-            "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {seen:.2} GiB of a buffer, \
+            "train.tokens_per_batch = {tokens} is too large for this device: its kernels see {seen} of a buffer, \
              which is {most} tokens of this model; set train.tokens_per_batch={most} or less"
         )));
     }
@@ -206,9 +181,9 @@ fn plan(
     let bytes = model.tensors().iter().map(matrix).max().unwrap_or(0);
     if demand.whole && bytes > max_binding {
         return Err(MemoryError(format!(
-            "train.weights = \"all\": the largest matrix of this model has {:.2} GiB in 32 bits, and this device's kernels \
-             see {seen:.2} GiB of a buffer; set train.weights=\"lora\", or use a smaller model",
-            gib(bytes)
+            "train.weights = \"all\": the largest matrix of this model has {} in 32 bits, and this device's kernels \
+             see {seen} of a buffer; set train.weights=\"lora\", or use a smaller model",
+            size(bytes)
         )));
     }
     let row = model.arena_row_bytes();
@@ -279,7 +254,10 @@ fn plan(
         None if fits(&with(true, tokens, episode - reply + 1)) => demand.cure,
         None => "use a smaller model",
     };
-    Err(MemoryError(format!("{}; {cure}", shortage(&least))))
+    let allowed = size(least.allowed());
+    Err(MemoryError(format!(
+        "{least}; it may take {allowed}; {cure}"
+    )))
 }
 
 /// Returns the inputs of the plan for a run. Episodes have at most this many `turns`; `starts` are the prompts of the
@@ -479,9 +457,9 @@ mod tests {
         };
         // The suggested fix works: an adapter fits.
         let small = device(8, 2 * GIB);
-        assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB (reference 0.92, keys and values 0.01, activations 1.94, weights and optimiser 9.20), and of the device's 8.00 GiB it may take 7.20; set train.weights="lora", or use a smaller model"#);
+        assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.08 GiB of the device's 8.00 GiB: reference 942.29 MiB, keys and values 13.83 MiB, activations 1.94 GiB (blocks are computed again in the update), weights and optimiser 9.20 GiB; it may take 7.20 GiB; set train.weights="lora", or use a smaller model"#);
         assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
-        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 0.51 GiB in 32 bits, and this device's kernels see 0.12 GiB of a buffer; set train.weights="lora", or use a smaller model"#);
+        assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 519.31 MiB in 32 bits, and this device's kernels see 128.00 MiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
     #[test]

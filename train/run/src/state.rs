@@ -95,7 +95,11 @@ impl State {
         progress: &dyn Progress,
     ) -> Result<State, Error> {
         if !config.learner.has_language() {
-            return Err(Error::NoLanguage(config.learner.name()));
+            let problem = format!(
+                "learner = \"{}\" has no language model: train, eval and play take such a run, and nothing else does",
+                config.learner.name()
+            );
+            return Err(Error::Unusable(problem));
         }
         config.game = GameConfig::of(&*scenarios[0]);
         let trains = purpose == RunPurpose::Train;
@@ -163,12 +167,8 @@ impl State {
         )?;
         let most = files.checkpoint.config().max_positions;
         if demand.longest > most {
-            let (prompt, reply) = (demand.longest - demand.reply, demand.reply);
-            return Err(Error::TooLong {
-                prompt,
-                reply,
-                most,
-            });
+            let prompt = demand.longest - demand.reply;
+            return Err(Error::too_long(prompt, demand.reply, most));
         }
         let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if trains || plan.is_tight() {
@@ -372,13 +372,10 @@ impl<L: Learner> State<L> {
 
 /// The error of a starting adapter in a run that trains the model itself.
 fn beside_an_adapter(dir: &Path) -> ConfigError {
-    ConfigError::Range {
-        key: "train.weights".to_owned(),
-        found: "\"all\"".to_owned(),
-        wanted: format!(
-            "\"lora\" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing \
-             merge --adapter {} --out MODEL`) and name that (--model MODEL)",
-            dir.display()
-        ),
-    }
+    let wanted = format!(
+        "\"lora\" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing \
+         merge --adapter {} --out MODEL`) and name that (--model MODEL)",
+        dir.display()
+    );
+    ConfigError::range("train.weights", "\"all\"", wanted)
 }

@@ -96,9 +96,8 @@ pub fn resume<L: Learner>(
 }
 
 fn snapshot_of<L: Learner>(state: &State<L>, saved: Saved) -> Result<Snapshot, CheckpointError> {
-    let names = state.learner.names();
     let of = (&*state.model_name, &*state.fingerprint);
-    saved.snapshot(&state.config, of, names.iter().map(String::as_str))
+    saved.snapshot(&state.config, of, state.learner.parameters().names())
 }
 
 /// `clean`: whether the run directory has everything that was learned.

@@ -69,14 +69,9 @@ impl Parameters {
         );
         for (slot, saved) in self.slots.iter().zip(state) {
             assert_eq!(
-                saved.name, slot.name,
-                "restore: name of a tensor in the state and in the parameters"
-            );
-            assert_eq!(
-                saved.shape,
-                slot.leaf.shape(),
-                "restore: shape of {} in the state and in the parameters",
-                slot.name
+                (&saved.name, &saved.shape[..]),
+                (&slot.name, slot.leaf.shape()),
+                "restore: a tensor in the state and in the parameters"
             );
             let arena = &self.arenas[slot.arena];
             let restore = |part: &Tensor, values| part.window(slot.range.clone()).write(values);

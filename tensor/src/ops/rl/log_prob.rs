@@ -82,12 +82,7 @@ impl Tensor {
             "log_probs: {pairs} rows and {} targets",
             targets.len()
         );
-        if let Some(token) = targets
-            .host()
-            .and_then(|t| t.iter().find(|t| **t as usize >= vocabulary))
-        {
-            panic!("log_probs: token {token} of a vocabulary of {vocabulary}");
-        }
+        targets.check_below(vocabulary, "log_probs", "token");
         let (hidden, rows) = used_rows("log_probs", self, rows);
         let most = cut.most_rows(self.gpu(), vocabulary);
         if hidden.rows() > most {

@@ -15,7 +15,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::gpu::{Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::ops::by_key::by_key;
 use crate::{Indices, Tensor};
 
@@ -23,17 +23,6 @@ const GROUP: usize = 64;
 const LOSSES: Kernel = Kernel::new("policy_loss", "losses");
 const TOTAL: Kernel = Kernel::new("policy_loss", "total");
 const BACKWARD: Kernel = Kernel::new("policy_loss", "backward");
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    tokens: u32,
-    estimator: u32,
-    beta: f32,
-    low: f32,
-    high: f32,
-}
 
 /// The estimator of KL(policy, reference) for a token sampled from the policy, with d = log-prob - reference log-prob.
 ///
@@ -125,32 +114,24 @@ impl Tensor {
             .collect();
         let starts = Indices::new(gpu, &starts);
         let sorted = Tensor::from_slice(gpu, &sorted, &[tokens.len(), 4]);
-        let params = Params {
-            count: count as u32,
-            tokens: tokens.len() as u32,
-            estimator: kl as u32,
-            beta,
-            low: 1.0 - clip.0,
-            high: 1.0 + clip.1,
+        let params = params! {
+            count: u32 = count,
+            tokens: u32 = tokens.len(),
+            estimator: u32 = kl,
+            beta: f32 = beta,
+            low: f32 = 1.0 - clip.0,
+            high: f32 = 1.0 + clip.1,
         };
 
         let sums = Tensor::empty(gpu, &[count, 4]);
         let slopes = Tensor::empty(gpu, self.shape());
         let groups = Groups::of(count, GROUP);
-        LOSSES.launch(
-            &[],
-            &[self, &starts, &sorted, &sums, &slopes],
-            &params,
-            groups,
-        );
+        let buffers: [&dyn Bind; 5] = [self, &starts, &sorted, &sums, &slopes];
+        LOSSES.launch(&[], &buffers, &params, groups);
 
         let [loss, kl, clip_fraction] = [(); 3].map(|()| Tensor::empty(gpu, &[]));
-        TOTAL.launch(
-            &[],
-            &[&sums, &loss, &kl, &clip_fraction],
-            &params,
-            Groups::count(1),
-        );
+        let buffers: [&dyn Bind; 4] = [&sums, &loss, &kl, &clip_fraction];
+        TOTAL.launch(&[], &buffers, &params, Groups::count(1));
 
         let loss = loss.recorded("policy_loss", [self], move |upstream, _| {
             let dx = slopes.empty_like();

@@ -8,24 +8,15 @@
 //! and it can be computed chunk by chunk. u[v] comes from Philox4x32-10 with the key of the draw and the token as its
 //! counter, so a draw depends only on its key and its row, not on the batch, the order or the chunks.
 
+use std::ops::Range;
+
 use super::log_prob::{CUT, LmHead, Scoring, VocabularyCut, used_rows};
-use crate::gpu::{Bind, GpuError, Groups, Kernel};
+use crate::gpu::{Bind, GpuError, Groups, Kernel, params};
 use crate::ops::threads_together;
 use crate::{Gpu, Indices, Tensor};
 
 const DRAW: Kernel = Kernel::new("sample", "draw");
 const CHOOSE: Kernel = Kernel::new("sample", "choose");
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    draws: u32,
-    first: u32,
-    length: u32,
-    blocks: u32,
-    inverse_temperature: f32,
-    noisy: u32,
-}
 
 /// The result of [`Tensor::draw`], on the device and untracked.
 pub struct Draws {
@@ -135,26 +126,27 @@ impl Tensor {
                 Indices::empty(gpu, draws * blocks),
             ),
         };
-        let mut params = Params {
-            draws: draws as u32,
-            first: 0,
-            length: 0,
-            blocks: blocks as u32,
-            inverse_temperature: scale.recip(),
-            noisy: u32::from(noisy),
+        let params = |chunk: &Range<usize>| {
+            params! {
+                draws: u32 = draws,
+                first: u32 = chunk.start,
+                length: u32 = chunk.len(),
+                blocks: u32 = blocks,
+                inverse_temperature: f32 = scale.recip(),
+                noisy: u32 = noisy,
+            }
         };
         for chunk in scoring.chunks() {
             let logits = scoring.logits(&chunk);
             scoring.summarise(&chunk, &logits, &statistics, &scaled, None);
-            (params.first, params.length) = (chunk.start as u32, chunk.len() as u32);
             let buffers: [&dyn Bind; 6] = [&logits, &rows, &keys, &scores, &scaled, &ids];
             let groups = Groups::count(draws * chunk.len().div_ceil(cut.block));
-            DRAW.launch(&scoring.constants(), &buffers, &params, groups);
+            DRAW.launch(&scoring.constants(), &buffers, &params(&chunk), groups);
         }
         if blocks > 1 {
             let buffers: [&dyn Bind; 5] = [&scores, &scaled, &ids, &drawn.tokens, &drawn.log_probs];
             let groups = Groups::of(draws, threads_together(gpu));
-            CHOOSE.launch(&scoring.constants(), &buffers, &params, groups);
+            CHOOSE.launch(&scoring.constants(), &buffers, &params(&(0..0)), groups);
         }
         scoring.finish(&statistics, &drawn.log_probs, &drawn.entropy);
         drawn

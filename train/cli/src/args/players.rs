@@ -202,8 +202,7 @@ impl ProbeArgs {
             kind.probe(name).ok_or_else(|| {
                 let known: Vec<&str> = kind.probes.iter().map(|probe| probe.name).collect();
                 let wanted = format!("probes of {}: {}", kind.name, known.join(", "));
-                let (key, found) = ("--probes".to_owned(), format!("{name:?}"));
-                ConfigError::Range { key, found, wanted }.into()
+                ConfigError::range("--probes", format!("{name:?}"), wanted).into()
             })
         };
         match self.probes.is_empty() {

@@ -15,7 +15,7 @@ use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, PromptWriter, Referee, Seat};
 use lapwing_train::Config;
-use lapwing_train::record::{RecordError, write_error};
+use lapwing_train::record::{exists, write_error};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -142,10 +142,7 @@ pub fn adapter_name(config: &Config) -> String {
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => RecordError::Exists {
-            path: path.to_owned(),
-            option: "--out",
-        },
+        io::ErrorKind::AlreadyExists => exists(path, "--out"),
         _ => write_error(path)(error),
     })?;
     Ok(BufWriter::new(file))

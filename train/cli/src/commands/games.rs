@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use lapwing_env::{DeclaredOption, GAMES, Kind};
-use lapwing_train::ConfigError;
+use lapwing_play::SettingError;
 use serde_json::{Value, json};
 
 use crate::out;
@@ -13,7 +13,7 @@ use crate::out;
 pub fn list(name: Option<&str>, is_json: bool) -> Result<()> {
     let found = match name {
         None => GAMES.iter().map(|kind| (kind, json!({}))).collect(),
-        Some(name) => vec![lapwing_env::find_variant(name).map_err(ConfigError::from)?],
+        Some(name) => vec![lapwing_env::find_variant(name).map_err(SettingError::from)?],
     };
     let games = found
         .iter()

@@ -49,7 +49,7 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
             "{} episodes, by {}: a network of {} weights with {} as input",
             state.config.value.episodes,
             state.config.learner.name(),
-            state.learner.size(),
+            state.learner.parameters.count(),
             state.learner.fingerprint()
         );
         if arguments.dry_run {

@@ -6,8 +6,7 @@ use lapwing_tensor::{AdamW, Gradients, NamedValues, Parameters, Tensor};
 use serde_json::json;
 
 use super::Finding;
-use lapwing_learn::batch::{self, Batch, SelectedEpisode};
-use lapwing_learn::config::Aggregation;
+use lapwing_learn::batch::{Batch, pack_all};
 use lapwing_play::Seat;
 use lapwing_play::seeds;
 use lapwing_train::Error;
@@ -39,17 +38,8 @@ fn batches(state: &mut State) -> Result<Vec<Batch>, Error> {
     let seats = (0..GAMES).map(seat).collect::<Result<Vec<_>, Error>>()?;
     let (scenario, mut referee, mut player) = state.seated(0, 1.0);
     referee.step_limit = turns.min(referee.step_limit);
-    let ones = vec![1.0; referee.step_limit];
     let played = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
-    let one = |episode| SelectedEpisode {
-        episode,
-        advantages: &ones,
-        importance: 1.0,
-        entropy_weight: 0.0,
-    };
-    let chosen: Vec<_> = played.iter().map(one).collect();
-    let over = batch::count(played.iter(), Aggregation::Token);
-    Ok(batch::pack(&chosen, Aggregation::Token, over, TOKENS))
+    Ok(pack_all(played.iter(), TOKENS))
 }
 
 /// Returns the log-probs of a batch's pairs, as an update computes them.

@@ -157,8 +157,8 @@ pub fn diagnose(
 }
 
 fn describe(caps: &Caps) -> Finding {
-    let memory = caps.memory.map(|bytes| format!(", {:.1} GiB", gib(bytes)));
-    let memory = memory.unwrap_or_default();
+    let gib = |bytes: u64| format!(", {:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
+    let memory = caps.memory.map(gib).unwrap_or_default();
     let text = format!("{} ({}, {}{memory})", caps.name, caps.kind, caps.backend);
     let fix =
         "no GPU was found, so training is correct but slow; if there is a GPU, install its driver";
@@ -166,10 +166,6 @@ fn describe(caps: &Caps) -> Finding {
         false => Finding::new(Good, text, None, Value::Null),
         true => Finding::new(Warning, text, Some(fix), Value::Null),
     }
-}
-
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1u64 << 30) as f64
 }
 
 /// Checks all kernels. Returns whether all are correct.
@@ -268,13 +264,8 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
         "memory": plan.memory,
         "recomputes": plan.recomputes,
     });
-    let available = match plan.memory {
-        Some(memory) => format!(" of the device's {:.1}", gib(memory)),
-        None => "; the memory of the device is unknown".to_owned(),
-    };
     let name = model.map_or("the built-in base", |_| "the model");
-    let total = gib(plan.total());
-    let text = format!("training {name} needs up to {total:.2} GiB{available}");
+    let text = format!("training {name} {plan}");
     let finding = Finding::new(Good, text, None, figures);
     (finding, Some(state))
 }

@@ -29,12 +29,12 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
             Ok(_) => (),
             Err(Wrong::Gpu(error)) => return Err(error.into()),
             Err(wrong) => {
-                return Err(Error::WrongNumbers {
-                    adapter: gpu.caps().name.clone(),
-                    driver: gpu.caps().driver.clone(),
-                    kernel: check.op,
-                    what: format!("{}: {wrong}", check.what),
-                });
+                let Caps { name, driver, .. } = gpu.caps();
+                let (kernel, what) = (check.op, &check.what);
+                return Err(Error::WrongNumbers(format!(
+                    "the driver {driver} of the GPU {name} computes wrong numbers in the kernel {kernel}: {what}: {wrong}; \
+                     choose another GPU, or update the driver"
+                )));
             }
         }
     }

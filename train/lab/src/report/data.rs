@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use lapwing_model::open_regular;
@@ -17,7 +16,7 @@ use lapwing_learn::metrics::numbers;
 use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
 use lapwing_train::record::metrics::{Evaluation, TestResults, Warning};
-use lapwing_train::record::{Record, RecordError, directory};
+use lapwing_train::record::{Record, directory, read_error};
 use lapwing_train::{Config, Error};
 
 /// Longer curves are averaged over neighbouring steps.
@@ -145,7 +144,7 @@ impl ReportRun {
         let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;
         let file = directory::episodes(path);
         let episodes = match file.exists() {
-            true => ShownEpisodes::read(&file, limits).map_err(|e| unreadable(&file, e))?,
+            true => ShownEpisodes::read(&file, limits).map_err(|e| read_error(&file, e))?,
             false => ShownEpisodes::default(),
         };
         notes.extend(left_out("episodes.jsonl", episodes.damaged));
@@ -210,7 +209,7 @@ fn read<T: DeserializeOwned>(path: &Path, notes: &mut Vec<String>) -> Result<Vec
         found.push(serde_json::from_slice(line).ok()?);
         Some(())
     });
-    let damaged = damaged.map_err(|error| unreadable(path, error))?;
+    let damaged = damaged.map_err(|error| read_error(path, error))?;
     notes.extend(left_out(&file_name, damaged));
     Ok(found)
 }
@@ -224,13 +223,6 @@ fn left_out(file: &str, lines: usize) -> Option<String> {
     Some(format!(
         "{lines} of {file} could not be read and {are} left out."
     ))
-}
-
-fn unreadable(path: &Path, error: io::Error) -> RecordError {
-    RecordError::Read {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
 }
 
 /// Returns the name of the run's preset (or of the defaults), and each key with its value here and there.

@@ -134,7 +134,7 @@ fn the_loss_is_that_of_separate_sequences() {
     let wanted = sum / f64::from(count);
     for limit in [1, 100, 100_000] {
         let part = |batch: &Batch| cross_entropy(model, adapter, batch).to_vec().unwrap()[0];
-        let loss: f64 = packed(data.train.iter(), limit)
+        let loss: f64 = pack_all(data.train.iter(), limit)
             .iter()
             .map(|batch| f64::from(part(batch)))
             .sum();

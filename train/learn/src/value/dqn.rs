@@ -98,7 +98,9 @@ fn update(
         let transitions: Vec<Transition> = transitions.cloned().collect();
         let targets = targets(&online, &memory.target, &transitions)?;
 
-        let q = q_of_actions(&learner.network, &transitions);
+        let network = &learner.network;
+        let batch = network.batch(transitions.iter().map(|it| &*it.state));
+        let q = network.forward_of(&batch, transitions.iter().map(|it| it.action));
         let errors = Tensor::from_slice(q.gpu(), &targets, &[targets.len(), 1]).sub(&q);
         let importance: Vec<f32> = drawn.importance.iter().map(|w| *w as f32).collect();
         let importance = Tensor::from_slice(q.gpu(), &importance, &[importance.len(), 1]);
@@ -142,10 +144,4 @@ pub(crate) fn targets(
         None => it.reward,
     };
     Ok(each.map(y).collect())
-}
-
-/// Computes Q(s, a) of each transition (N, 1).
-fn q_of_actions(network: &Network, transitions: &[Transition]) -> Tensor {
-    let batch = network.batch(transitions.iter().map(|it| &*it.state));
-    network.forward_of(&batch, transitions.iter().map(|it| it.action))
 }

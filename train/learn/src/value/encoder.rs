@@ -25,8 +25,8 @@ pub(crate) struct PlaneEncoder {
     pub(crate) width: usize,
     /// cells on each side of the agent; 0: the whole board
     window: usize,
-    /// step limit, if the turns left are an input
-    limit: Option<usize>,
+    /// Step limit, if the turns left are an input.
+    pub(crate) limit: Option<usize>,
 }
 
 impl PlaneEncoder {
@@ -59,11 +59,6 @@ impl PlaneEncoder {
     /// Returns the number of encoded cells.
     pub(crate) fn cells(&self) -> usize {
         self.height * self.width
-    }
-
-    /// Whether the turns left are an input.
-    pub(crate) fn has_limit(&self) -> bool {
-        self.limit.is_some()
     }
 
     /// Describes the inputs, for example "2 x 3 cells of player, ice, hole, goal, and the turns left of 8".

@@ -152,7 +152,10 @@ impl NetworkLearner {
         options: &NetworkOptions<'_>,
     ) -> Result<NetworkLearner, LearnError> {
         if options.value.network.is_empty() {
-            return Err(LearnError::NoNetwork(options.learner.name()));
+            return Err(LearnError::Network(format!(
+                "no network to play with: value.network is empty; set it to the network of a run that trained {}",
+                options.learner.name()
+            )));
         }
         NetworkLearner::new(gpu, scenario, options)
     }
@@ -193,14 +196,6 @@ impl NetworkLearner {
             ..ValueUpdateMetrics::default()
         };
         Ok((loss.is_finite() && norm.is_finite()).then_some((metrics, errors)))
-    }
-
-    /// Returns the number of weights.
-    pub fn size(&self) -> usize {
-        let shapes = self.network.shapes().into_iter();
-        shapes
-            .map(|(_, shape)| shape.iter().product::<usize>())
-            .sum()
     }
 
     /// Describes the inputs of the network. A checkpoint with other inputs does not fit.

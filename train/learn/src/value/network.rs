@@ -349,10 +349,8 @@ pub(crate) fn read_weights(
     path: &Path,
     wanted: &[(String, Vec<usize>)],
 ) -> Result<Vec<NamedValues>, LearnError> {
-    let wrong = |problem: String| LearnError::Network {
-        path: path.to_owned(),
-        problem,
-    };
+    let wrong =
+        |problem: String| LearnError::Network(format!("the network {}: {problem}", path.display()));
     let bytes = read_file(path, 4 << 30).map_err(|error| wrong(error.to_string()))?;
     let unreadable =
         |error: safetensors::SafeTensorError| wrong(format!("not a safetensors file: {error}"));

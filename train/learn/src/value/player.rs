@@ -28,7 +28,7 @@ pub struct ValuePlayer<'a> {
     epsilon: f64,
     chances: EpisodeStreams,
     /// by episode, if they are recorded for training
-    trajectories: Option<Vec<Trajectory>>,
+    pub(crate) trajectories: Option<Vec<Trajectory>>,
 }
 
 impl<'a> ValuePlayer<'a> {
@@ -55,11 +55,6 @@ impl<'a> ValuePlayer<'a> {
             trajectories: Some(vec![Trajectory::default(); episodes]),
             ..ValuePlayer::greedy(network, encoder)
         }
-    }
-
-    /// Returns the recorded trajectories.
-    pub(crate) fn into_trajectories(self) -> Vec<Trajectory> {
-        self.trajectories.unwrap_or_default()
     }
 }
 
@@ -105,10 +100,8 @@ impl Player for ValuePlayer<'_> {
 
     fn stopped(&mut self, ask: &ActionRequest<'_>) -> Result<(), PlayError> {
         // A limit that is an input is terminal.
-        if let Some(trajectories) = self
-            .trajectories
-            .as_mut()
-            .filter(|_| !self.encoder.has_limit())
+        if self.encoder.limit.is_none()
+            && let Some(trajectories) = &mut self.trajectories
         {
             let state = self.encoder.encode(ask.game, ask.agent, ask.turn)?;
             let trajectory = &mut trajectories[ask.episode];

@@ -41,7 +41,7 @@ impl NetworkLearner {
         Ok(NetworkRollout {
             seats,
             episodes,
-            trajectories: player.into_trajectories(),
+            trajectories: player.trajectories.unwrap_or_default(),
         })
     }
 

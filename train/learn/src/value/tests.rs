@@ -284,7 +284,7 @@ fn walked(limit: usize, turns_left: bool) -> (Vec<Episode>, Vec<Trajectory>) {
     let episodes = referee
         .play(&*lake, &seats, &mut [&mut walker], &mut |_| ())
         .unwrap();
-    (episodes, walker.1.into_trajectories())
+    (episodes, walker.1.trajectories.unwrap())
 }
 
 /// Six steps to the goal are six transitions. The last ones are shorter.

@@ -72,16 +72,13 @@ impl Files {
             ModelSource::Directory(dir) => return Files::open(Some(dir)),
             ModelSource::Repository(repository) => repository,
         };
-        const MEGABYTE: u64 = 1_000_000;
-        let mut begun = false;
-        let hub = hub.ok_or_else(|| Error::NoHub(repository.clone()))?;
-        let snapshot = hub.snapshot(repository, &mut |done, total| {
-            if !begun {
-                progress.phase("downloading", (total / MEGABYTE) as usize, "MB");
-                begun = true;
-            }
-            progress.done((done / MEGABYTE) as usize);
+        let hub = hub.ok_or_else(|| {
+            Error::Unusable(format!(
+                "model.repo is {repository}, and nothing is downloaded here: wanted a directory (model.dir)"
+            ))
         })?;
+        let told = &mut in_millions(progress, "downloading", "MB");
+        let snapshot = hub.snapshot(repository, told)?;
         let pinned = repository.at(&snapshot.commit);
         Ok(Files {
             name: pinned.to_string(),
@@ -99,7 +96,7 @@ impl Files {
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
         // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
-            Some(dir) if !dir.is_dir() => return Err(Error::NoModel(dir.to_owned())),
+            Some(dir) if !dir.is_dir() => return Err(Error::no_model(dir)),
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
         };
@@ -161,7 +158,10 @@ impl Files {
     /// If it is missing, damaged, unsupported, or made for another model.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
         if !dir.is_dir() {
-            return Err(Error::NoAdapter(dir.to_owned()));
+            return Err(Error::Unusable(format!(
+                "there is no adapter directory {}: wanted one with adapter_config.json and adapter_model.safetensors",
+                dir.display()
+            )));
         }
         Ok(self.checkpoint.adapter(dir)?)
     }
@@ -171,12 +171,9 @@ impl Files {
     /// # Errors
     /// If a value is damaged, or the device is lost.
     pub fn load(&self, gpu: &Gpu, progress: &dyn Progress) -> Result<Model, Error> {
-        let model = self
-            .checkpoint
-            .load(gpu, Precision::Auto, &mut told(progress))?;
-        summary(&self.name, &model)
-            .iter()
-            .for_each(|line| progress.line(line));
+        let told = &mut in_millions(progress, "loading", "million weights");
+        let model = self.checkpoint.load(gpu, Precision::Auto, told)?;
+        summarise(&self.name, &model, progress);
         Ok(model)
     }
 
@@ -189,10 +186,9 @@ impl Files {
         gpu: &Gpu,
         progress: &dyn Progress,
     ) -> Result<(Model, Parameters), Error> {
-        let (model, parameters) = self.checkpoint.load_trained(gpu, &mut told(progress))?;
-        summary(&self.name, &model)
-            .iter()
-            .for_each(|line| progress.line(line));
+        let told = &mut in_millions(progress, "loading", "million weights");
+        let (model, parameters) = self.checkpoint.load_trained(gpu, told)?;
+        summarise(&self.name, &model, progress);
         Ok((model, parameters))
     }
 
@@ -206,8 +202,8 @@ impl Files {
     }
 }
 
-/// A summary of the loaded weights: their precision, and anything unexpected.
-fn summary(name: &str, model: &Model) -> Vec<String> {
+/// Reports the loaded weights: their precision, and anything unexpected.
+fn summarise(name: &str, model: &Model, progress: &dyn Progress) {
     let report = model.report();
     let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
     let held: Vec<String> = formats
@@ -216,16 +212,16 @@ fn summary(name: &str, model: &Model) -> Vec<String> {
         .collect();
     let (family, held) = (model.config().family.model_type(), held.join(", "));
     let parameters = grouped(report.parameters);
-    let mut lines = vec![format!(
+    progress.line(&format!(
         "model {name}: {family}, {parameters} parameters, {held}"
-    )];
-    let mut list = |what: &str, names: &[String]| {
+    ));
+    let list = |what: &str, names: &[String]| {
         if let [first, rest @ ..] = names {
             let more = match rest.len() {
                 0 => String::new(),
                 count => format!(" and {count} more"),
             };
-            lines.push(format!("  {what}: {first}{more}"));
+            progress.line(&format!("  {what}: {first}{more}"));
         }
     };
     list(
@@ -236,7 +232,6 @@ fn summary(name: &str, model: &Model) -> Vec<String> {
         "in the files, but no part of this architecture",
         &report.ignored,
     );
-    lines
 }
 
 /// Formats a number with a comma between every three digits.
@@ -249,13 +244,17 @@ fn grouped(number: u64) -> String {
     parts.join(",")
 }
 
-/// The progress of loading.
-fn told(progress: &dyn Progress) -> impl FnMut(u64, u64) + '_ {
+/// The progress of a phase, which begins with the first call.
+fn in_millions<'a>(
+    progress: &'a dyn Progress,
+    phase: &'static str,
+    unit: &'static str,
+) -> impl FnMut(u64, u64) + 'a {
     const MILLION: u64 = 1_000_000;
     let mut begun = false;
     move |done, total| {
         if !begun {
-            progress.phase("loading", (total / MILLION) as usize, "million weights");
+            progress.phase(phase, (total / MILLION) as usize, unit);
             begun = true;
         }
         progress.done((done / MILLION) as usize);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::record::RecordError;
+use crate::record::{RecordError, read_error};
 
 /// Returns a few hex digits that depend on a model's files: on every byte of small files; for weights, which may have
 /// gigabytes, on their length, their header and samples.
@@ -14,10 +14,7 @@ pub(crate) fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
     const SMALL: u64 = 64 << 20;
     let mut sum = 0;
     for dir in dirs {
-        let unreadable = |reason: std::io::Error| RecordError::Read {
-            path: (*dir).to_owned(),
-            reason: reason.to_string(),
-        };
+        let unreadable = |reason: std::io::Error| read_error(dir, reason);
         let mut names: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(dir).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();

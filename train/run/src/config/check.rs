@@ -117,10 +117,6 @@ fn ensure(
 ) -> Result<(), ConfigError> {
     match holds {
         true => Ok(()),
-        false => Err(ConfigError::Range {
-            key: key.to_owned(),
-            found: found.to_string(),
-            wanted: wanted.into(),
-        }),
+        false => Err(ConfigError::range(key, found, wanted)),
     }
 }

@@ -26,22 +26,9 @@ pub enum ConfigError {
     /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
     #[error("{0}")]
     Invalid(String),
-    /// Two settings contradict each other, or one is out of its range.
-    #[error("key `{key}`: found {found}, wanted {wanted}")]
-    Range {
-        /// The dotted key.
-        key: String,
-        /// The given value.
-        found: String,
-        /// The valid values.
-        wanted: String,
-    },
-    /// There is no such game.
+    /// Two settings contradict each other, one is out of its range, or there is no such game or option.
     #[error(transparent)]
-    Game(#[from] lapwing_env::UnknownGame),
-    /// The game does not have such an option.
-    #[error(transparent)]
-    Options(#[from] lapwing_env::OptionsError),
+    Setting(#[from] SettingError),
 }
 
 impl ConfigError {
@@ -58,20 +45,19 @@ impl ConfigError {
         ))
     }
 
+    /// Makes the error of a value that contradicts another setting, or is out of its range.
+    pub fn range(key: &str, found: impl ToString, wanted: impl Into<String>) -> ConfigError {
+        ConfigError::Setting(SettingError::Range {
+            key: key.to_owned(),
+            found: found.to_string(),
+            wanted: wanted.into(),
+        })
+    }
+
     /// Makes the error of a key with a value that is not of its type.
     pub(super) fn value(key: &str, origin: &str, found: &Value, wanted: &str) -> ConfigError {
         ConfigError::Invalid(format!(
             "key `{key}` in {origin}: found {found}, wanted {wanted}"
         ))
-    }
-}
-
-impl From<SettingError> for ConfigError {
-    fn from(error: SettingError) -> ConfigError {
-        match error {
-            SettingError::Range { key, found, wanted } => ConfigError::Range { key, found, wanted },
-            SettingError::Game(error) => ConfigError::Game(error),
-            SettingError::Options(error) => ConfigError::Options(error),
-        }
     }
 }

@@ -97,11 +97,11 @@ impl ModelChoice {
             (None, None) => Ok(ModelSource::BuiltIn),
             (Some(dir), None) => Ok(ModelSource::Directory(dir.clone())),
             (None, Some(repository)) => Ok(ModelSource::Repository(repository.clone())),
-            (Some(dir), Some(repository)) => Err(ConfigError::Range {
-                key: "model.repo".to_owned(),
-                found: format!("{:?}", repository.to_string()),
-                wanted: format!("none beside model.dir, which is {dir:?}"),
-            }),
+            (Some(dir), Some(repository)) => {
+                let found = format!("{:?}", repository.to_string());
+                let wanted = format!("none beside model.dir, which is {dir:?}");
+                Err(ConfigError::range("model.repo", found, wanted))
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use lapwing_model::open_regular;
 
 use super::jsonl::{self, Jsonl};
-use super::{Record, RecordError, Sink, unfit, write_error};
+use super::{Record, RecordError, Sink, exists, unfit, write_error};
 use crate::Config;
 
 /// A run directory, locked against other writers while this value lives.
@@ -321,10 +321,7 @@ pub fn is_in_use(path: &Path) -> bool {
 /// If it has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.metadata() {
-        Ok(found) if !found.is_dir() => Err(RecordError::Exists {
-            path: path.to_owned(),
-            option: "--out",
-        }),
+        Ok(found) if !found.is_dir() => Err(exists(path, "--out")),
         Ok(_) if !names(path)?.is_empty() => Err(RecordError::Occupied(path.to_owned())),
         _ => Ok(()),
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::jsonl::LARGEST;
-use super::{RecordError, write_error};
+use super::{RecordError, exists, read_error, write_error};
 use lapwing_play::sample::KeptEpisode;
 
 /// Fails early on a file that [`write()`] would refuse. Changes nothing.
@@ -13,10 +13,7 @@ use lapwing_play::sample::KeptEpisode;
 /// If the file exists.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(RecordError::Exists {
-            path: path.to_owned(),
-            option: "--keep",
-        }),
+        Ok(_) => Err(exists(path, "--keep")),
         Err(_) => Ok(()),
     }
 }
@@ -53,10 +50,7 @@ pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
 /// # Errors
 /// If it cannot be read, or a line is not an episode; the error names it.
 pub fn read(path: &Path) -> Result<Vec<KeptEpisode>, RecordError> {
-    let wrong = |reason: String| RecordError::Read {
-        path: path.to_owned(),
-        reason,
-    };
+    let wrong = |reason: String| read_error(path, reason);
     let text = lapwing_model::read_text(path, LARGEST);
     let text = text.map_err(RecordError::Unreadable)?;
     let sample = |(number, line): (usize, &str)| {

@@ -10,14 +10,6 @@ pub enum RecordError {
     /// The directory has files.
     #[error("{} exists and is not empty: choose another place with --out", .0.display())]
     Occupied(PathBuf),
-    /// There is a file in place of a new one.
-    #[error("{} exists: choose another place with {option}", .path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-        /// The option that names it.
-        option: &'static str,
-    },
     /// The file system returned an error.
     #[error("{}: cannot be written: {reason}{}", .path.display(), cure(.reason))]
     Write {
@@ -87,6 +79,19 @@ pub(crate) fn unfit(path: &Path, problem: &str) -> RecordError {
     RecordError::Unfit {
         path: path.to_owned(),
         problem: problem.to_owned(),
+    }
+}
+
+/// Makes the error of a file in place of a new one, which this option names.
+pub fn exists(path: &Path, option: &str) -> RecordError {
+    unfit(path, &format!("exists: choose another place with {option}"))
+}
+
+/// Makes the error of a file that cannot be read.
+pub fn read_error(path: &Path, reason: impl ToString) -> RecordError {
+    RecordError::Read {
+        path: path.to_owned(),
+        reason: reason.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lapwing_model::{open_regular, read_file};
 use serde::de::DeserializeOwned;
 
-use super::{Record, RecordError, unfit, write_error};
+use super::{Record, RecordError, read_error, unfit, write_error};
 
 /// The maximum number of bytes to read.
 pub(super) const LARGEST: u64 = 4 << 30;
@@ -87,10 +87,7 @@ impl Jsonl {
 /// # Errors
 /// If the file cannot be read, or a line does not parse.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RecordError> {
-    let unreadable = |reason| RecordError::Read {
-        path: path.to_owned(),
-        reason,
-    };
+    let unreadable = |reason: String| read_error(path, reason);
     let bytes = read_file(path, LARGEST).map_err(|e| unreadable(e.to_string()))?;
     // The incomplete line may end within a character.
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);

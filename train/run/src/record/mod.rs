@@ -10,7 +10,7 @@ pub mod metrics;
 use serde::{Deserialize, Serialize};
 
 use error::unfit;
-pub use error::{RecordError, write_error};
+pub use error::{RecordError, exists, read_error, write_error};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::LmHead;
-use crate::gpu::{Bind, Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::ops::by_key::by_key;
 use crate::ops::linear::write_weight_gradient;
 use crate::ops::threads_together;
@@ -12,17 +12,6 @@ use crate::{Gpu, Indices, Tensor};
 const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
 const FINISH: Kernel = Kernel::new("log_prob", "finish");
 const BACKWARD: Kernel = Kernel::new("log_prob", "backward");
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    rows: u32,
-    first: u32,
-    length: u32,
-    blocks: u32,
-    inverse_temperature: f32,
-    pick: u32,
-}
 
 /// The division of a vocabulary. One workgroup sums a block of tokens of one row. A chunk has as many blocks as keep its
 /// logits below `budget` bytes, but at least one.
@@ -70,9 +59,7 @@ pub(in crate::ops) fn used_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (T
     };
     assert!(!host.is_empty(), "{op}: there are no rows");
     let count = hidden.rows();
-    if let Some(row) = host.iter().find(|row| **row as usize >= count) {
-        panic!("{op}: row {row} of {count} rows");
-    }
+    rows.check_below(count, op, "row");
     let mut distinct = host.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
@@ -172,14 +159,10 @@ impl Scoring {
         picked: &Tensor,
         targets: Option<&Indices>,
     ) {
-        let pick = u32::from(targets.is_some());
+        let params = self.params(chunk, targets.is_some());
         let targets = targets.unwrap_or(&self.pairs);
         let (starts, pairs) = (&self.starts, &self.pairs);
         let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, statistics, picked];
-        let params = Params {
-            pick,
-            ..self.params(chunk)
-        };
         SUMMARISE.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 
@@ -196,7 +179,8 @@ impl Scoring {
         let (starts, pairs) = (&self.starts, &self.pairs);
         let buffers: [&dyn Bind; 6] = [statistics, starts, pairs, picked, entropy, &normaliser];
         let groups = Groups::of(self.rows(), threads_together(gpu));
-        FINISH.launch(&self.constants(), &buffers, &self.params(&(0..0)), groups);
+        let params = self.params(&(0..0), false);
+        FINISH.launch(&self.constants(), &buffers, &params, groups);
         normaliser
     }
 
@@ -208,14 +192,14 @@ impl Scoring {
         ]
     }
 
-    fn params(&self, chunk: &Range<usize>) -> Params {
-        Params {
-            rows: self.rows() as u32,
-            first: chunk.start as u32,
-            length: chunk.len() as u32,
-            blocks: self.blocks() as u32,
-            inverse_temperature: self.inverse_temperature,
-            pick: 0,
+    fn params(&self, chunk: &Range<usize>, pick: bool) -> impl bytemuck::Pod + use<> {
+        params! {
+            rows: u32 = self.rows(),
+            first: u32 = chunk.start,
+            length: u32 = chunk.len(),
+            blocks: u32 = self.blocks(),
+            inverse_temperature: f32 = self.inverse_temperature,
+            pick: u32 = pick,
         }
     }
 
@@ -277,7 +261,7 @@ impl Scoring {
     ) {
         let (starts, pairs) = (&self.starts, &self.pairs);
         let buffers: [&dyn Bind; 6] = [logits, starts, pairs, targets, normaliser, upstream];
-        let params = self.params(chunk);
+        let params = self.params(chunk, false);
         BACKWARD.launch(&self.constants(), &buffers, &params, self.groups(chunk));
     }
 }

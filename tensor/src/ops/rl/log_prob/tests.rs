@@ -205,7 +205,7 @@ fn logits_are_those_that_log_probs_come_from() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: token 70 of a vocabulary of 70")]
+#[should_panic(expected = "log_probs: token 70 of 70")]
 fn a_token_beyond_the_vocabulary_is_refused() {
     let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
     let question = TokenQuery {
@@ -222,7 +222,7 @@ fn a_token_beyond_the_vocabulary_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "log_probs: row 3 of 3 rows")]
+#[should_panic(expected = "log_probs: row 3 of 3")]
 fn a_row_that_does_not_exist_is_refused() {
     let [hidden, weight, ..] = log_prob_inputs(3, 70, 16, 2, 9);
     let question = TokenQuery {
