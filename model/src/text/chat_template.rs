@@ -1,14 +1,14 @@
 //! The chat template of a model: renders a conversation as the text that the model was trained on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::chat_program::{ChatProgram, SPECIAL_TOKENS, template_error};
-use super::sandbox::{Runner, SandboxProcess, SandboxRequest};
-use crate::ModelError;
+use super::chat_program::{SPECIAL_TOKENS, template_error};
+use super::sandbox::{Runner, SandboxRequest};
+use crate::{ModelError, TextFiles};
 
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,8 @@ impl Message {
 
 /// A parsed chat template with the special tokens that it may print. Threads that share it wait for each other.
 pub struct ChatTemplate {
-    runner: Runner<ChatProgram>,
+    runner: Arc<Runner>,
+    path: PathBuf,
     /// Variables beside the conversation: the special tokens, and those of [`ChatTemplate::set`].
     variables: Map<String, Value>,
 }
@@ -65,18 +66,15 @@ impl ChatTemplate {
     /// # Errors
     /// There is no template, or it cannot be parsed.
     pub fn load(dir: &Path) -> Result<ChatTemplate, ModelError> {
-        let program = ChatProgram::load(dir)?;
-        Ok(ChatTemplate {
-            variables: program.special_tokens.clone(),
-            runner: Runner::Local(program),
-        })
+        TextFiles::trusted(dir).template()
     }
 
-    pub(super) fn sandboxed(process: &Arc<SandboxProcess>) -> Result<ChatTemplate, ModelError> {
-        let parse = SandboxRequest::Template;
-        let (file, variables): (String, _) = process.ask(process.dir(), &parse)?;
+    pub(super) fn of(files: &TextFiles) -> Result<ChatTemplate, ModelError> {
+        let request = SandboxRequest::Template;
+        let (file, variables): (String, _) = files.runner.ask(&files.dir, request)?;
         Ok(ChatTemplate {
-            runner: Runner::Sandboxed(process.clone(), process.dir().join(file)),
+            runner: files.runner.clone(),
+            path: files.dir.join(file),
             variables,
         })
     }
@@ -88,11 +86,7 @@ impl ChatTemplate {
     pub fn set(&mut self, variables: Map<String, Value>) -> Result<(), ModelError> {
         if let Some(name) = variables.keys().find(|name| Self::is_reserved(name)) {
             let problem = format!("the variable `{name}` is not free to be set: leave it out");
-            let path = match &self.runner {
-                Runner::Local(program) => &program.path,
-                Runner::Sandboxed(_, path) => path,
-            };
-            return Err(template_error(path, problem));
+            return Err(template_error(&self.path, problem));
         }
         self.variables.extend(variables);
         Ok(())
@@ -120,8 +114,8 @@ impl ChatTemplate {
         context.extend(self.variables.clone());
         context.insert("messages".into(), json!(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
-        let request = || SandboxRequest::Render(context.clone());
-        self.runner.run(|program| program.render(&context), request)
+        let request = SandboxRequest::Render(context);
+        self.runner.ask(&self.path, request)
     }
 }
 

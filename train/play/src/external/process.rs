@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lapwing_model::separate_group;
 use serde_json::{Map, Value, json};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
@@ -286,22 +287,6 @@ fn live_processes() -> MutexGuard<'static, Vec<u32>> {
 pub fn end_all() {
     for id in live_processes().iter() {
         kill_group(*id);
-    }
-}
-
-/// Ctrl-C goes to the terminal's whole process group. Only the parent should handle it, so a child gets its own group,
-/// which also contains the processes that it starts.
-fn separate_group(command: &mut Command) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        command.process_group(0);
-    }
-    #[cfg(windows)]
-    {
-        use std::os::windows::process::CommandExt;
-        const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
-        command.creation_flags(CREATE_NEW_PROCESS_GROUP);
     }
 }
 
