@@ -44,10 +44,7 @@ fn is_input(error: &(dyn StdError + 'static)) -> bool {
     }
     if let Some(error) = inner.downcast_ref() {
         use PlayError::{NoPlanes, NoScene, Prompt, Setting};
-        return matches!(
-            error,
-            NoPlanes(_) | NoScene { .. } | Prompt { .. } | Setting(_)
-        );
+        return matches!(error, NoPlanes(_) | NoScene { .. } | Prompt(_) | Setting(_));
     }
     if let Some(error) = inner.downcast_ref() {
         use LearnError::{Imitation, Network, NoNetwork};

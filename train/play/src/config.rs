@@ -7,7 +7,7 @@ use lapwing_env::OptionRange::{self, Real, Whole};
 use lapwing_env::Scenario;
 use lapwing_model::ChatTemplate;
 
-use crate::external::{self, GameName};
+use crate::external::{self, Address, GameName};
 use crate::{ReplyForm, SettingError};
 
 lapwing_env::options! {
@@ -59,13 +59,10 @@ impl GameConfig {
                 let wanted = "none: games that live elsewhere have no probes";
                 return Err(wrong("probe", probe, wanted.to_owned()));
             }
-            let scenario = external::configure(&self.name, &own.into());
-            return scenario.map_err(|refused| match refused {
-                external::ExternalError::Options(error) => error.into(),
-                external::ExternalError::Name(wanted) => {
-                    wrong("name", &self.name.without_user(), wanted)
-                }
-            });
+            let address = Address::parse(&self.name)
+                .map_err(|wanted| wrong("name", &self.name.without_user(), wanted))?;
+            let name = self.name.to_string();
+            return Ok(external::configure(&name, address, &own.into())?);
         };
         let (kind, mut options) = lapwing_env::find_variant(name)?;
         let set = options.as_object_mut().expect("find_variant promises it");

@@ -5,10 +5,10 @@
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
-use crate::PlayError;
 use crate::episode::{Episode, EpisodeEnd, Turn};
 use crate::player::{ActionRequest, Player, Reply};
 use crate::seeds;
+use crate::{AgentView, PlayError};
 
 /// The rules of the referee.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -188,14 +188,11 @@ fn ask<'a>(
     turn: usize,
 ) -> ActionRequest<'a> {
     let (agents, episode) = (scenario.agents(), &episodes[number]);
-    let observation = episode.turns.get(turn).map(|turn| &turn.observation);
     ActionRequest {
         episode: number,
         turn,
-        seed: episode.seed,
+        seen: AgentView::turn(episode, turn),
         actions: scenario.actions(),
-        observation: observation.unwrap_or(&episode.last),
-        past: &episode.turns[..turn],
         game: &*games[number / agents],
         agent: number % agents,
     }

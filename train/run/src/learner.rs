@@ -136,7 +136,12 @@ impl Learner for LanguageLearner {
         let world = &self.worlds[world];
         let game = is_mixed_in.then_some(&*world.name);
         let (place, actions) = (EpisodeOrigin { game, ..place }, world.scenario.actions());
-        Ok(KeptEpisode::of(episode, place, actions, &world.prompts)?)
+        Ok(KeptEpisode::of(
+            episode,
+            place,
+            actions,
+            Some(&world.prompts),
+        )?)
     }
 
     fn updates(&self) -> u64 {
@@ -223,7 +228,12 @@ impl Learner for NetworkLearner {
         place: EpisodeOrigin<'_>,
         episode: &Episode,
     ) -> Result<KeptEpisode, Error> {
-        Ok(KeptEpisode::played(episode, place, self.scenario.actions()))
+        Ok(KeptEpisode::of(
+            episode,
+            place,
+            self.scenario.actions(),
+            None,
+        )?)
     }
 
     fn updates(&self) -> u64 {

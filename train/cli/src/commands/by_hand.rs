@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
-use lapwing_play::players::human::{HumanPlayer, help, in_lines};
+use lapwing_play::players::human::{HumanPlayer, help};
 use lapwing_play::players::scripted::ScriptedPlayer;
 use lapwing_play::{Episode, Player, Referee, Turn};
 
@@ -75,10 +75,10 @@ fn in_turns(
     }
 
     let mut human = HumanPlayer::new(scenario, input, &mut out, |out, ask| match screen {
-        Some((screen, term)) => screen.draw(term, ask.observation, ask.past),
+        Some((screen, term)) => screen.draw(term, ask.seen.observation, ask.seen.past),
         None => {
-            tell(out, ask.past)?;
-            in_lines(out, ask)
+            tell(out, ask.seen.past)?;
+            writeln!(out, "\n{}", ask.seen.observation)
         }
     });
     let mut others: Vec<ScriptedPlayer> = Vec::new();

@@ -173,10 +173,7 @@ impl Games<'_> {
                 agent: i % agents,
             };
             let actions = self.scenario.actions();
-            match self.prompts {
-                Some(prompts) => KeptEpisode::of(episode, place, actions, prompts),
-                None => Ok(KeptEpisode::played(episode, place, actions)),
-            }
+            KeptEpisode::of(episode, place, actions, self.prompts)
         };
         over.map(sample).collect()
     }
@@ -267,7 +264,7 @@ impl<'a> Transcript<'a> {
             return;
         }
         let mut write = || {
-            self.begin(&ask.seen())?;
+            self.begin(&ask.seen)?;
             if let Some(prompts) = self.games.prompts {
                 let text = prompts.tokenizer().decode(ids)?;
                 // A character that is not complete yet.

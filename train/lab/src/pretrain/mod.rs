@@ -196,7 +196,7 @@ impl Player for NoisyPlayer {
             let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
             let chosen = pick(&moves, self.chances.of(ask, "player"));
             replies.push(word(ask, chosen));
-            self.turns[ask.episode].push((ask.observation.to_owned(), moves, chosen));
+            self.turns[ask.episode].push((ask.seen.observation.to_owned(), moves, chosen));
         }
         Ok(replies)
     }

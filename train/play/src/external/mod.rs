@@ -15,26 +15,14 @@ mod tests;
 
 use std::fmt;
 
-use lapwing_env::{OptionsError, Scenario};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use process::end_all;
-
-/// Why an environment is not available.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(crate) enum ExternalError {
-    /// The name contains no command or address; the text is the expected form.
-    #[error("wanted {0}")]
-    Name(String),
-    /// The environment refuses an option.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-}
+pub(crate) use scenario::configure;
 
 /// The location of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Address {
+pub(crate) enum Address {
     /// a child process: the program and its arguments
     Process(Vec<String>),
     /// a server
@@ -120,26 +108,9 @@ impl fmt::Display for GameName {
     }
 }
 
-/// Makes a scenario from a name for which [`GameName::is_external`] holds. Nothing starts or connects before the first
-/// episode.
-///
-/// # Errors
-/// If the name is no command and no address, an option is wrong, or the template is unreadable.
-pub(crate) fn configure(
-    name: &GameName,
-    options: &Value,
-) -> Result<Box<dyn Scenario>, ExternalError> {
-    let address = Address::parse(name).map_err(ExternalError::Name)?;
-    let name = name.to_string();
-    let options = options::ExternalOptions::checked(&name, options)?;
-    Ok(Box::new(scenario::ExternalScenario::new(
-        &name, address, options,
-    )?))
-}
-
 impl Address {
-    /// The error is the expected form.
-    fn parse(name: &GameName) -> Result<Address, String> {
+    /// Parses a name for which [`GameName::is_external`] holds. The error is the expected form.
+    pub(crate) fn parse(name: &GameName) -> Result<Address, String> {
         let command = match name {
             GameName::Process(command) => command,
             GameName::Socket(url) | GameName::BuiltIn(url) => {

@@ -49,40 +49,43 @@ struct OpenSessions {
 /// The only action of an environment that takes any text.
 const SAY: &str = "say";
 
-impl ExternalScenario {
-    pub(crate) fn new(
-        name: &str,
-        address: Address,
-        mut options: ExternalOptions,
-    ) -> Result<ExternalScenario, OptionsError> {
-        let wrong = |problem: String| wrong(&shortened(name), "template", problem);
-        let given = shortened(options.template.as_deref().unwrap_or_default());
-        if let Some(template) = &mut options.template {
-            *template = text_of(template).map_err(wrong)?;
-        }
-        let of_file = |problem: String| {
-            wrong(format!(
-                "is \"{given}\", which is not a template: {problem}"
-            ))
-        };
-        let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
-        let rules = template.rules().map_err(of_file)?;
-        let success = &options.success;
-        template.check_success(success).map_err(|problem| {
-            let wanted = format!("an expression ({problem})");
-            refused(name, "success", success, &wanted)
-        })?;
-        let actions = options.actions.clone();
-        Ok(ExternalScenario(Arc::new(ExternalEnvironment {
-            name: name.to_owned(),
-            address,
-            template,
-            rules,
-            actions: actions.unwrap_or_else(|| vec![SAY.to_owned()]),
-            options,
-            open: Mutex::default(),
-        })))
+/// Makes a scenario. Nothing starts or connects before the first episode.
+///
+/// # Errors
+/// If an option is wrong, or the template is unreadable.
+pub(crate) fn configure(
+    name: &str,
+    address: Address,
+    given: &Value,
+) -> Result<Box<dyn Scenario>, OptionsError> {
+    let mut options = ExternalOptions::checked(name, given)?;
+    let wrong = |problem: String| wrong(&shortened(name), "template", problem);
+    let given = shortened(options.template.as_deref().unwrap_or_default());
+    if let Some(template) = &mut options.template {
+        *template = text_of(template).map_err(wrong)?;
     }
+    let of_file = |problem: String| {
+        wrong(format!(
+            "is \"{given}\", which is not a template: {problem}"
+        ))
+    };
+    let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
+    let rules = template.rules().map_err(of_file)?;
+    let success = &options.success;
+    template.check_success(success).map_err(|problem| {
+        let wanted = format!("an expression ({problem})");
+        refused(name, "success", success, &wanted)
+    })?;
+    let actions = options.actions.clone();
+    Ok(Box::new(ExternalScenario(Arc::new(ExternalEnvironment {
+        name: name.to_owned(),
+        address,
+        template,
+        rules,
+        actions: actions.unwrap_or_else(|| vec![SAY.to_owned()]),
+        options,
+        open: Mutex::default(),
+    }))))
 }
 
 /// Returns the text of a template: the content of the named file, or the given text. The config then holds the text, so

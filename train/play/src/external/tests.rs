@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lapwing_env::{Game, GameError, Scenario};
+use lapwing_env::{Game, GameError, OptionsError, Scenario};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,12 +20,16 @@ fn told(error: &GameError) -> String {
     error.problem.clone()
 }
 
+fn configured(name: &str, options: &Value) -> Result<Box<dyn Scenario>, OptionsError> {
+    configure(name, Address::parse(&name.into()).unwrap(), options)
+}
+
 fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     let mut all = json!({ "actions": ["stay", "go"], "timeout": 20 });
     all.as_object_mut()
         .unwrap()
         .extend(options.as_object().unwrap().clone());
-    configure(&name.into(), &all).unwrap()
+    configured(name, &all).unwrap()
 }
 
 /// Returns the error of the first steps of the first episode.
@@ -124,9 +128,7 @@ fn what_is_wrong_with_an_option_is_told() {
         path.to_str().unwrap().to_owned()
     };
     let wrong = |options: Value| {
-        let error = configure(&"exec:game".into(), &options)
-            .unwrap_err()
-            .to_string();
+        let error = configured("exec:game", &options).unwrap_err().to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
     let told = [

@@ -89,14 +89,6 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
     }
 }
 
-/// Displays observations below each other.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()> {
-    writeln!(out, "\n{}", ask.observation)
-}
-
 /// The valid answers.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");

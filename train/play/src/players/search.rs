@@ -53,7 +53,7 @@ impl SearchPlayer {
             }
             left -= close.len() + 1;
             // All actions are tried with the same luck, so only the action makes the difference.
-            let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
+            let luck = seeds::derive(ask.seen.seed, "search", &[ask.turn, number]);
             let own = self.tried(ask, kept, luck)?;
             for &action in &close {
                 leads[action].add(self.tried(ask, action, luck)? - own);
