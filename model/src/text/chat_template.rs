@@ -20,23 +20,9 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns a system message.
-    pub fn system(content: impl Into<String>) -> Message {
-        Message::of("system", content.into())
-    }
-
-    /// Returns a user's message.
-    pub fn user(content: impl Into<String>) -> Message {
-        Message::of("user", content.into())
-    }
-
-    /// Returns a reply of the model.
-    pub fn assistant(content: impl Into<String>) -> Message {
-        Message::of("assistant", content.into())
-    }
-
-    fn of(role: &str, content: String) -> Message {
-        let role = role.to_owned();
+    /// Returns a message.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        let (role, content) = (role.into(), content.into());
         Message { role, content }
     }
 }
@@ -131,7 +117,7 @@ mod tests {
     }
 
     fn render(source: &str) -> Result<String, String> {
-        let hello = [Message::user("hello <b> é")];
+        let hello = [Message::new("user", "hello <b> é")];
         template(source)
             .and_then(|t| t.render(&hello, true))
             .map_err(|e| e.to_string())
@@ -156,7 +142,7 @@ mod tests {
         let mood = Map::from_iter([("mood".to_owned(), json!("!"))]);
         template.set(mood).unwrap();
         assert_eq!(
-            template.render(&[Message::user("a")], true).unwrap(),
+            template.render(&[Message::new("user", "a")], true).unwrap(),
             "a!True"
         );
     }
@@ -182,7 +168,7 @@ mod tests {
         let source = "{% if messages[0].content == 'no' %}{{ raise_exception('no') }}{% endif %}\
                       {{ messages[0].content }}";
         let shared = template(source).unwrap();
-        let render = |text: &str| shared.render(&[Message::user(text)], true);
+        let render = |text: &str| shared.render(&[Message::new("user", text)], true);
         std::thread::scope(|scope| {
             for name in ["a", "b", "c"] {
                 scope.spawn(move || {
@@ -194,7 +180,8 @@ mod tests {
                 });
             }
         });
-        let rendered = std::thread::spawn(move || shared.render(&[Message::user("d")], true));
+        let rendered =
+            std::thread::spawn(move || shared.render(&[Message::new("user", "d")], true));
         assert_eq!(rendered.join().unwrap().unwrap(), "d");
     }
 }

@@ -158,10 +158,7 @@ mod tests {
         let scenario = (kind.configure)(&options).unwrap();
         let scenes = Scenes::of(&*scenario).unwrap();
         let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: 1.0,
-        };
+        let referee = Referee::of(&*scenario, 1.0);
         let mut probed = ProbedPlayer::new(player);
         play_evaluation(&*scenario, &referee, &seats, &mut probed, &()).unwrap();
         probed.verdict()

@@ -135,13 +135,13 @@ impl PromptWriter {
     pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
         let template = &self.templates[self.wording(seen.seed)];
         let (system, user) = self.render(template, seen.observation)?;
-        let mut messages = vec![Message::system(system)];
+        let mut messages = vec![Message::new("system", system)];
         for turn in self.shown_history(seen) {
             let (_, user) = self.render(template, &turn.observation)?;
-            messages.push(Message::user(user));
-            messages.push(Message::assistant(&turn.text));
+            messages.push(Message::new("user", user));
+            messages.push(Message::new("assistant", &turn.text));
         }
-        messages.push(Message::user(user));
+        messages.push(Message::new("user", user));
         Ok(messages)
     }
 

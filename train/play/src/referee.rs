@@ -34,6 +34,15 @@ pub struct Seat {
 type FailedSeat = (usize, GameError);
 
 impl Referee {
+    /// Returns the rules of this game with this penalty.
+    pub fn of(scenario: &dyn Scenario, format_penalty: f64) -> Referee {
+        let step_limit = scenario.step_limit();
+        Referee {
+            step_limit,
+            format_penalty,
+        }
+    }
+
     /// Plays one game for each seat, all at once. A game of n agents makes n adjacent episodes; those of the first seat
     /// come first. Agent a is played by `players[a % players.len()]`, so one player can take all sides, and two can
     /// meet. `watch` sees all episodes after each round.

@@ -21,8 +21,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lapwing_model::{
-    Adapter, BatchRequest, ChatTemplate, GenerationRequest, KvArena, Model, ModelError,
-    SamplingOptions, Tokenizer,
+    Adapter, BatchRequest, ChatTemplate, GenerationRequest, KvArena, Model, SamplingOptions,
+    Tokenizer,
 };
 use lapwing_tensor::random::mix;
 use percent_encoding::percent_decode_str;
@@ -85,16 +85,8 @@ pub struct ServeOptions {
     pub report: fn(&str),
 }
 
-/// The server cannot run, or ended because of an error.
-#[derive(Debug)]
-pub enum ServeError {
-    /// The system has no more sockets, threads or timers.
-    System(io::Error),
-    /// The model or the device has failed.
-    Model(ModelError),
-    /// The model thread has panicked.
-    Panic,
-}
+/// The server cannot run, or ended because of an error of the system or the model.
+pub type ServeError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves the model until `stop` is set or the device fails. Requests in progress end with an error then.
 ///
@@ -122,9 +114,8 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
     let model = ModelThread::new(options, requests);
     let model = thread::Builder::new()
         .name("model".to_owned())
-        .spawn(|| model.run())
-        .map_err(ServeError::System)?;
-    accept(listener, server, &model).map_err(ServeError::System)?;
+        .spawn(|| model.run())?;
+    accept(listener, server, &model)?;
     let stopped = Instant::now();
     while !model.is_finished() {
         if stopped.elapsed() > SHUTDOWN_GRACE {
@@ -132,8 +123,8 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let ended = model.join().map_err(|_| ServeError::Panic)?;
-    ended.map_err(ServeError::Model)
+    let ended = model.join();
+    Ok(ended.map_err(|_| "the model thread has panicked")??)
 }
 
 struct Server {

@@ -180,8 +180,7 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
         let problem = "wanted a text, or a list of parts of the type text, the only type that this model reads";
         return wrong(".content", problem);
     };
-    let role = role.to_owned();
-    Ok(Message { role, content })
+    Ok(Message::new(role, content))
 }
 
 /// The fields of a request that are not parsed yet.
@@ -441,7 +440,7 @@ mod tests {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         let said =
             content(json!({"role": "developer", "content": parts, "tool_calls": []})).unwrap();
-        assert_eq!(said.input, Input::Chat(vec![Message::system("ab")]));
+        assert_eq!(said.input, Input::Chat(vec![Message::new("system", "ab")]));
         for (message, at) in [
             (json!({"role": "tool", "content": "a"}), ".role"),
             (json!({"content": "a"}), ".role"),

@@ -86,10 +86,7 @@ fn in_turns(
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     // The person repeats an invalid reply, so it costs nothing.
-    let referee = Referee {
-        step_limit: limit,
-        format_penalty: 0.0,
-    };
+    let referee = Referee::of(scenario, 0.0);
     let episode = referee.play(scenario, &[seat(seed)], &mut players, &mut |_| ())?;
     let episode = episode.into_iter().next().expect("one for each agent");
     let is_over = episode.ending.is_some();

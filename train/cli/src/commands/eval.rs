@@ -190,9 +190,9 @@ fn by_models(
                 players.push(scores(&name, scenario, seats, &episodes));
             }
         }
-        let world = &state.learner.worlds[world];
-        let referee = world.referee(&config.policy);
-        let (scenario, tries) = (&*world.scenario, arguments.search);
+        let scenario = &*state.learner.worlds[world].scenario;
+        let referee = Referee::of(scenario, config.policy.format_penalty);
+        let tries = arguments.search;
         let game = compare(scenario, &referee, seats, &mut others, players, tries)?;
         all.push(game);
     }
@@ -232,10 +232,7 @@ fn by_other_player(
     for scenario in scenarios {
         let scenario = &**scenario;
         let seats = &seats(scenario, &Scenes::of(scenario)?, config, &terminal)?;
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: config.policy.format_penalty,
-        };
+        let referee = Referee::of(scenario, config.policy.format_penalty);
         let mut players = Vec::new();
         for (temperature, suffix) in &decodings {
             let mut config = config.clone();

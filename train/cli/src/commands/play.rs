@@ -87,10 +87,7 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
         prompts: None,
         seats: &seats(arguments, scenario, &Scenes::of(scenario)?)?,
     };
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: config.policy.format_penalty,
-    };
+    let referee = Referee::of(scenario, config.policy.format_penalty);
     let transcript = RefCell::new(Transcript::new(&games));
     let episodes = games.play(&referee, &mut [&mut player], &transcript, Terminal::new());
     // The cost is printed even after an error.

@@ -10,7 +10,7 @@ use lapwing_play::config::GameConfig;
 use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{ProbeCounts, ProbedPlayer, Verdict};
-use lapwing_play::{Progress, Seat};
+use lapwing_play::{Progress, Referee, Seat};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 
@@ -139,7 +139,7 @@ fn row(
         });
     }
     let world = &state.learner.worlds[world];
-    let referee = world.referee(&state.config.policy);
+    let referee = Referee::of(&*world.scenario, state.config.policy.format_penalty);
     let baselines = baseline_episodes(&*world.scenario, &referee, seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();

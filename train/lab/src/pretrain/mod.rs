@@ -242,10 +242,7 @@ impl PretrainGame<'_> {
             chances: EpisodeStreams::default(),
             turns: vec![Vec::new(); seats.len() * self.scenario.agents()],
         };
-        let referee = Referee {
-            step_limit: self.scenario.step_limit(),
-            format_penalty: 0.0,
-        };
+        let referee = Referee::of(self.scenario, 0.0);
         referee.play(self.scenario, &seats, &mut [&mut player], &mut |_| ())?;
         Ok(player.turns)
     }

@@ -122,10 +122,7 @@ mod tests {
         let scenario = (kind.configure)(&options).unwrap();
         let scenes = Scenes::of(&*scenario).unwrap();
         let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: 1.0,
-        };
+        let referee = Referee::of(&*scenario, 1.0);
         let mut search = SearchPlayer::new(&*scenario, tries).unwrap().unwrap();
         let players: [&mut dyn Player; 2] = [&mut ScriptedPlayer::default(), &mut search];
         players.map(|player| {
