@@ -54,17 +54,17 @@ impl GameConfig {
             found: format!("{found:?}"),
             wanted,
         };
-        let GameName::BuiltIn(name) = &self.name else {
+        let name = self.name.to_string();
+        if self.name.is_external() {
             if let Some(probe) = &self.probe {
                 let wanted = "none: games that live elsewhere have no probes";
                 return Err(wrong("probe", probe, wanted.to_owned()));
             }
             let address = Address::parse(&self.name)
                 .map_err(|wanted| wrong("name", &self.name.without_user(), wanted))?;
-            let name = self.name.to_string();
             return Ok(external::configure(&name, address, &own.into())?);
-        };
-        let (kind, mut options) = lapwing_env::find_variant(name)?;
+        }
+        let (kind, mut options) = lapwing_env::find_variant(&name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         if let Some(probe) = &self.probe {

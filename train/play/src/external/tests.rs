@@ -89,7 +89,7 @@ fn a_name_is_a_command_or_an_address() {
     assert!(wrong("ws://me:secret@host:80/ws").contains("no user name or password is sent"));
     for scheme in ["ws", "wss"] {
         let config = crate::config::GameConfig {
-            name: GameName::from(format!("{scheme}://me:secret@host/ws")),
+            name: (&*format!("{scheme}://me:secret@host/ws")).into(),
             ..crate::config::GameConfig::default()
         };
         let told = config.scenario().unwrap_err().to_string();
@@ -115,7 +115,7 @@ fn a_run_is_named_after_its_command() {
     ] {
         assert_eq!(GameName::from(name).short(), short);
     }
-    let long = GameName::from(format!("exec:{}", "a/".repeat(200)));
+    let long = GameName::from(&*format!("exec:{}", "a/".repeat(200)));
     assert!(long.short().len() <= 60);
 }
 
