@@ -164,10 +164,11 @@ impl SandboxProcess {
                 *child = Err((file.to_owned(), problem.clone()));
                 Err(ModelError::file(file, problem))
             }
-            Err(SandboxEnd::Killed(status)) => Err(ModelError::Killed {
-                dir: self.dir.clone(),
-                status,
-            }),
+            Err(SandboxEnd::Killed(status)) => Err(ModelError::Killed(format!(
+                "{}: the system killed the sandbox for its tokenizer and template twice ({status}), probably because memory \
+                 is short: end other programs, raise the memory limit of the container or service, or use a smaller model",
+                self.dir.display()
+            ))),
         }
     }
 }

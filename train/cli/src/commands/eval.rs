@@ -9,7 +9,7 @@ use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, PlayerScores};
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::config::GameConfig;
-use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
+use lapwing_play::evaluate::{baseline_episodes, optimum, play_against};
 use lapwing_play::metrics::Baselines;
 use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
@@ -18,7 +18,7 @@ use lapwing_train::Config;
 use lapwing_train::record::{RecordError, write_error};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::agents::{other, trained_and_initial};
 use super::human_scores::{self, HumanScores};
@@ -33,21 +33,6 @@ use crate::{interrupt, out};
 
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays training scenes";
-
-/// The output of `--json`. The values of the first game and player are repeated at the top.
-#[derive(Serialize)]
-struct EvalReport<'a> {
-    version: &'a str,
-    game: &'a str,
-    model: &'a str,
-    adapter: &'a str,
-    seed: u64,
-    temperature: f64,
-    #[serde(flatten)]
-    first: &'a PlayerScores,
-    baselines: Baselines,
-    games: &'a [GameScores],
-}
 
 #[derive(Serialize)]
 struct GameScores {
@@ -92,24 +77,22 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let first = &all[0];
     if arguments.json {
         let play = |scores: &Option<PlayerScores>| Some(scores.as_ref()?.play.clone());
-        let report = EvalReport {
-            version: env!("CARGO_PKG_VERSION"),
-            game: &first.game,
-            model: &model,
-            adapter: &adapter_name(&config),
+        let baselines = Baselines {
+            game: first.game.clone(),
             seed: config.eval.seed,
-            temperature: config.eval.temperature,
-            first: &first.players[0],
-            baselines: Baselines {
-                game: first.game.clone(),
-                seed: config.eval.seed,
-                random: play(&first.random),
-                scripted: play(&first.scripted),
-                best_possible: first.best_possible,
-            },
-            games: &all,
+            random: play(&first.random),
+            scripted: play(&first.scripted),
+            best_possible: first.best_possible,
         };
-        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
+        // The values of the first game and player are repeated at the top.
+        let parts = [
+            report_head(&first.game, &model, &config),
+            json!(first.players[0]),
+            json!({ "baselines": baselines, "games": all }),
+        ];
+        let fields = parts.iter().filter_map(Value::as_object).flatten();
+        let report = fields.map(|(name, value)| (name.clone(), value.clone()));
+        writeln!(out::raw(), "{}", Value::Object(report.collect()))?;
         return Ok(());
     }
     let print = |table: TextTable| match arguments.markdown {
@@ -135,10 +118,17 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the adapter's directory; empty if there is none.
-pub fn adapter_name(config: &Config) -> String {
+/// Returns the first fields of the output of `--json`.
+pub fn report_head(game: &str, model: &str, config: &Config) -> Value {
     let adapter = config.model.adapter.as_ref();
-    adapter.map_or(String::new(), |dir| dir.display().to_string())
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "game": game,
+        "model": model,
+        "adapter": adapter.map_or(String::new(), |dir| dir.display().to_string()),
+        "seed": config.eval.seed,
+        "temperature": config.eval.temperature,
+    })
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -240,7 +230,7 @@ fn by_other_player(
             let framing = PromptWriter::new(scenario, &config.policy)?;
             let mut player =
                 other_player::load(&arguments.player, device, scenario, &framing, &config)?;
-            let episodes = play_evaluation(scenario, &referee, seats, &mut player, &terminal);
+            let episodes = play_against(scenario, &referee, seats, &mut player, &mut [], &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
                 terminal.line(&format!("API: {account}"));

@@ -7,33 +7,21 @@ use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::PlayerScores;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::config::GameConfig;
-use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
+use lapwing_play::evaluate::{baseline_episodes, play_against};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{ProbeCounts, ProbedPlayer, Verdict};
 use lapwing_play::{Progress, Referee, Seat};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
+use serde_json::json;
 
 use super::agents::{ModelAgent, initial_model, trained_and_initial};
-use super::eval::adapter_name;
+use super::eval::report_head;
 use crate::args::{DeviceArgs, ProbeArgs};
 use crate::comparison::interval;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
-
-/// The output of `--json`.
-#[derive(Serialize)]
-struct ProbeReport<'a> {
-    version: &'a str,
-    game: &'a str,
-    model: &'a str,
-    adapter: &'a str,
-    seed: u64,
-    temperature: f64,
-    /// The unchanged game, then its probes.
-    probes: &'a [ProbeRow],
-}
 
 #[derive(Serialize)]
 struct ProbeRow {
@@ -85,16 +73,11 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     }
     drop(terminal);
     if arguments.json {
-        let report = ProbeReport {
-            version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name.to_string(),
-            model: &state.model_name,
-            adapter: &adapter_name(&config),
-            seed: config.eval.seed,
-            temperature: config.eval.temperature,
-            probes: &rows,
-        };
-        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
+        let game = config.game.name.to_string();
+        let mut report = report_head(&game, &state.model_name, &config);
+        // The unchanged game, then its probes.
+        report["probes"] = json!(rows);
+        writeln!(out::raw(), "{report}")?;
         return Ok(());
     }
     let table = table(&rows);
@@ -131,7 +114,7 @@ fn row(
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
-        let episodes = play_evaluation(scenario, &referee, seats, &mut watched, progress)?;
+        let episodes = play_against(scenario, &referee, seats, &mut watched, &mut [], progress)?;
         players.push(ProbedAgent {
             verdict: watched.verdict(),
             scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),

@@ -111,7 +111,7 @@ impl Player for SearchPlayer {
 mod tests {
     use super::*;
     use crate::Referee;
-    use crate::evaluate::play_evaluation;
+    use crate::evaluate::play_against;
     use crate::metrics::PlayMetrics;
     use crate::players::scripted::ScriptedPlayer;
     use crate::scenes::Scenes;
@@ -126,7 +126,7 @@ mod tests {
         let mut search = SearchPlayer::new(&*scenario, tries).unwrap().unwrap();
         let players: [&mut dyn Player; 2] = [&mut ScriptedPlayer::default(), &mut search];
         players.map(|player| {
-            let episodes = play_evaluation(&*scenario, &referee, &seats, player, &());
+            let episodes = play_against(&*scenario, &referee, &seats, player, &mut [], &());
             PlayMetrics::of(scenario.actions(), &episodes.unwrap()).return_mean
         })
     }
