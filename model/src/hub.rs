@@ -270,7 +270,6 @@ impl RemoteFile {
         })
     }
 
-    /// Returns the checksum of the downloaded file.
     fn checksum_of(&self, file: &mut File) -> io::Result<String> {
         file.rewind()?;
         match self.is_large {

@@ -89,14 +89,10 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(crate) const ALL: [Act; 6] = [
-        Act::Left,
-        Act::Right,
-        Act::Forward,
-        Act::PickUp,
-        Act::Drop,
-        Act::Toggle,
-    ];
+    pub(crate) const ALL: [Act; 6] = {
+        use Act::{Drop, Forward, Left, PickUp, Right, Toggle};
+        [Left, Right, Forward, PickUp, Drop, Toggle]
+    };
 }
 
 /// The state of the house. Cells are counted from (0, 0) at the top left.

@@ -63,7 +63,6 @@ impl Description {
     }
 }
 
-/// Whether a cell lies on a side of the agent.
 fn lies(grid: &Grid, cell: Cell, side: usize) -> bool {
     let dx = cell.0 as isize - grid.agent.0 as isize;
     let dy = cell.1 as isize - grid.agent.1 as isize;

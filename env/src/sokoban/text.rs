@@ -42,7 +42,6 @@ pub(super) fn legend(symbols: Phrasing) -> String {
     )
 }
 
-/// Returns the picture of the board.
 pub(super) fn board(level: &Level, state: &Position, symbols: Phrasing) -> String {
     let cells = (0..level.floor.len()).map(|cell| sign(level, state, cell, symbols));
     picture::rows(cells, level.width)

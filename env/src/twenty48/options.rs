@@ -9,7 +9,6 @@ use crate::OptionRange::{Real, Whole};
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View, refused};
 
 crate::options! {
-    /// The options of 2048.
     pub(super) struct TilesOptions;
     /// the tile that ends the game, a power of two
     target: usize = 64, in Whole(32, 16384);
@@ -47,7 +46,6 @@ impl TilesOptions {
         Ok(options)
     }
 
-    /// Returns the level of the target.
     pub(crate) fn level(&self) -> u8 {
         self.target.ilog2() as u8
     }

@@ -49,10 +49,8 @@ impl GameConfig {
     /// Does the same; `section` names the config section in errors.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
-        let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
-            key: format!("{section}.{key}"),
-            found: format!("{found:?}"),
-            wanted,
+        let wrong = |key: &str, found: &str, wanted: String| {
+            SettingError::range(format!("{section}.{key}"), format!("{found:?}"), wanted)
         };
         let name = self.name.to_string();
         if self.name.is_external() {
@@ -188,12 +186,13 @@ impl PolicyConfig {
             ChatTemplate::is_reserved(name) || ["tools", "documents"].contains(&name.as_str())
         };
         if let Some(name) = self.chat_template_kwargs.keys().find(ours) {
-            return Err(SettingError::Range {
-                key: format!("{SECTION}.{name}"),
-                found: self.chat_template_kwargs[name].to_string(),
-                wanted: "it left out: what the template gets under this name is not free to be set"
-                    .to_owned(),
-            });
+            let (key, found) = (
+                format!("{SECTION}.{name}"),
+                &self.chat_template_kwargs[name],
+            );
+            let wanted =
+                "it left out: what the template gets under this name is not free to be set";
+            return Err(SettingError::range(key, found.to_string(), wanted));
         }
         json(SECTION, &self.chat_template_kwargs)
     }
@@ -219,11 +218,11 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
         toml::Value::Boolean(is) => (*is).into(),
         toml::Value::Float(number) if number.is_finite() => (*number).into(),
         toml::Value::Float(_) => {
-            return Err(SettingError::Range {
-                key: key.to_owned(),
-                found: value.to_string(),
-                wanted: "a finite number".to_owned(),
-            });
+            return Err(SettingError::range(
+                key,
+                value.to_string(),
+                "a finite number",
+            ));
         }
         toml::Value::Datetime(date) => date.to_string().into(),
         toml::Value::Array(items) => {

@@ -70,3 +70,14 @@ pub enum SettingError {
     #[error(transparent)]
     Options(#[from] OptionsError),
 }
+
+impl SettingError {
+    pub(crate) fn range(
+        key: impl Into<String>,
+        found: impl Into<String>,
+        wanted: impl Into<String>,
+    ) -> SettingError {
+        let (key, found, wanted) = (key.into(), found.into(), wanted.into());
+        SettingError::Range { key, found, wanted }
+    }
+}

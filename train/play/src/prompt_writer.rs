@@ -246,7 +246,6 @@ fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
     }
 }
 
-/// Returns the names of the blocks of a template.
 fn blocks(text: &str) -> Vec<&str> {
     let name = |(at, _)| {
         let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();

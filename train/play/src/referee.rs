@@ -30,7 +30,6 @@ pub struct Seat {
     pub reply: u64,
 }
 
-/// The seat of a game that failed, and the error.
 type FailedSeat = (usize, GameError);
 
 impl Referee {

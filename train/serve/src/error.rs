@@ -90,7 +90,6 @@ impl ApiError {
     }
 }
 
-/// Returns the text of an error without the path of a file.
 fn without_path(error: &ModelError) -> String {
     match error {
         ModelError::File { problem, .. } => problem.clone(),

@@ -9,7 +9,6 @@ use super::request::{CompletionRequest, Input, Prompt};
 /// tokenizer spends time on it.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
-/// Encodes prompts.
 pub(crate) struct PromptEncoder {
     pub(crate) tokenizer: Tokenizer,
     /// Without a template, conversations are refused.
@@ -27,7 +26,6 @@ pub(crate) struct EncodedPrompt {
 }
 
 impl PromptEncoder {
-    /// Encodes and checks the prompts of a request.
     pub(crate) fn encode(
         &self,
         request: &CompletionRequest,

@@ -77,7 +77,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
                 let problem =
                     "the model's shape or tokenizer differs; evaluate it by itself (--model)";
-                return Err(InputError::new(dir.display().to_string(), problem).into());
+                return Err(InputError::new(dir.display(), problem).into());
             }
             (files.load(gpu, progress)?, None)
         }

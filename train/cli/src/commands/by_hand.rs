@@ -65,7 +65,7 @@ fn in_turns<W: Write>(
     seed: u64,
     read_line: impl FnMut() -> io::Result<String>,
     mut out: W,
-    screen: Option<(&Screen, &Term)>,
+    screen: Option<(&Screen<'_>, &Term)>,
 ) -> Result<Option<Episode>> {
     let limit = scenario.step_limit();
     if screen.is_none() {
@@ -114,7 +114,6 @@ fn in_turns<W: Write>(
     Ok(is_over.then_some(episode))
 }
 
-/// Writes the reward of the last turn.
 fn tell(out: &mut impl Write, past: &[Turn]) -> io::Result<()> {
     past.last().map_or(Ok(()), |turn| {
         writeln!(out, "{}: reward {}", turn.text, turn.reward)

@@ -263,7 +263,7 @@ fn seats(
     config: &Config,
     terminal: &Terminal,
 ) -> Result<Vec<Seat>> {
-    if !scenes.divided() {
+    if !scenes.divided {
         terminal.note(NOT_DIVIDED);
     }
     Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)

@@ -1,5 +1,6 @@
 //! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
 
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -21,16 +22,12 @@ use crate::progress::Terminal;
 
 /// An argument or an input file is wrong.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin}: {problem}")]
-pub struct InputError {
-    origin: String,
-    problem: String,
-}
+#[error("{0}")]
+pub struct InputError(String);
 
 impl InputError {
-    pub fn new(origin: impl Into<String>, problem: impl ToString) -> InputError {
-        let (origin, problem) = (origin.into(), problem.to_string());
-        InputError { origin, problem }
+    pub fn new(origin: impl Display, problem: impl Display) -> InputError {
+        InputError(format!("{origin}: {problem}"))
     }
 }
 

@@ -88,7 +88,6 @@ pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
     Ok(Finding::of_device(apart == 0, text, figures))
 }
 
-/// Returns the gradients of the mean log-prob of a batch.
 fn gradients(state: &State, batch: &Batch) -> Gradients {
     log_probs(state, batch, true).mean().backward()
 }

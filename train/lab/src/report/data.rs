@@ -261,7 +261,6 @@ fn keys(config: &Config) -> BTreeMap<String, String> {
     keys.map(|(key, value)| (key, value.to_string())).collect()
 }
 
-/// Groups the runs by config and names each group.
 fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
     // These keys do not affect the results, or only distinguish repetitions.
     let is_ignored = |key: &str| {

@@ -39,7 +39,6 @@ struct RunningProcess {
     listener: thread::JoinHandle<()>,
 }
 
-/// One session of a process.
 #[derive(Debug)]
 pub(super) struct ProcessSession {
     pub(super) process: Arc<GameProcess>,

@@ -64,7 +64,6 @@ fn seed(number: u64) -> Value {
     json!(number & 0x7fff_ffff)
 }
 
-/// Builds the message of an action.
 pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
     message("step", action)
 }

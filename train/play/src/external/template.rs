@@ -52,7 +52,6 @@ impl ExternalTemplate {
         checked.map_err(|e| e.to_string())
     }
 
-    /// Renders the rules.
     pub(crate) fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }

@@ -25,7 +25,6 @@ pub(super) struct ApiClient {
     pub(super) pause: Duration,
 }
 
-/// A failed attempt.
 struct FailedAttempt {
     /// its kind, for the counts
     kind: String,
