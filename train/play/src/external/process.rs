@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lapwing_model::separate_group;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
@@ -47,16 +47,15 @@ pub(super) struct ProcessSession {
 }
 
 impl ProcessSession {
-    fn line(&self, mut message: Map<String, Value>) -> Vec<u8> {
-        message.shift_insert(0, "session".to_owned(), json!(self.number));
-        let mut line = Value::Object(message).to_string().into_bytes();
-        line.push(b'\n');
-        line
+    fn line(&self, mut message: Value) -> Vec<u8> {
+        let fields = message.as_object_mut().expect("a message has fields");
+        fields.shift_insert(0, "session".to_owned(), json!(self.number));
+        format!("{message}\n").into_bytes()
     }
 }
 
 impl EnvironmentSession for ProcessSession {
-    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
+    fn ask(&mut self, request: Value) -> Result<StepResult, SessionError> {
         let line = self.line(request);
         let answered = self.process.ask(line, self.number);
         answered.map_err(SessionError::Other)

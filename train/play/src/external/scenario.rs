@@ -12,7 +12,7 @@ use lapwing_env::{
     DeclaredOptions, Game, GameError, OptionsError, Outcome, Scenario, refused, wrong,
 };
 use lapwing_model::read_text;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Address;
 use super::options::ExternalOptions;
@@ -180,10 +180,7 @@ impl ExternalEnvironment {
     }
 
     /// Starts an episode in a free session or a new one.
-    fn begin(
-        &self,
-        reset: &Map<String, Value>,
-    ) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
+    fn begin(&self, reset: &Value) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
         loop {
             let free = self.lock().free.pop();
             let was_open = free.is_some();

@@ -209,7 +209,7 @@ fn a_template_says_only_what_it_does_differently() {
 #[test]
 fn messages_are_what_they_say() {
     let reset = protocol::reset(u64::MAX, Some(("luck", 1 << 31)));
-    let sent = Value::Object(reset).to_string();
+    let sent = reset.to_string();
     assert_eq!(
         sent,
         r#"{"type":"reset","data":{"seed":2147483647,"luck":0}}"#
