@@ -230,7 +230,6 @@ fn origin(address: &str) -> &str {
     &address[..path.map_or(address.len(), |at| host + at)]
 }
 
-/// A file of a repository.
 struct RemoteFile {
     name: String,
     size: u64,
@@ -290,7 +289,6 @@ fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
     Ok(read_index(index)?.into_values().collect())
 }
 
-/// The download of one repository.
 struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,

@@ -53,7 +53,6 @@ impl Lock {
     }
 }
 
-/// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Content {
     Empty,

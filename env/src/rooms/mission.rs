@@ -12,7 +12,6 @@ pub(super) const SIDES: [&str; 4] = [
     "behind you",
 ];
 
-/// A description of things.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Description {
     pub(crate) kind: Option<ThingKind>,
@@ -128,7 +127,6 @@ impl Mission {
         }
     }
 
-    /// Returns the numbers of its things.
     pub(crate) fn numbers(&self) -> Vec<u8> {
         match self {
             Mission::GoTo(what) | Mission::PickUp(what) => what.numbers.clone(),

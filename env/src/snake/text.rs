@@ -99,7 +99,6 @@ pub(super) fn board(board: &SnakeBoard, symbols: Phrasing) -> String {
     picture::rows(cells.into_iter(), board.width)
 }
 
-/// Returns the meaning of the signs.
 fn legend(options: &SnakeOptions) -> String {
     let signs = signs(options.symbols);
     let mut legend = format!("{} your head", signs[0]);

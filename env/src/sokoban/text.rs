@@ -34,7 +34,6 @@ fn sign(level: &Level, state: &Position, cell: usize, symbols: Phrasing) -> char
     }
 }
 
-/// Returns the meaning of the signs.
 pub(super) fn legend(symbols: Phrasing) -> String {
     let [wall, floor, target, carton, carton_on, player, player_on] = signs(symbols);
     format!(

@@ -64,7 +64,6 @@ impl TilesOptions {
         self.goal != TilesGoal::High || self.up_cost != 0.0 || self.swapped
     }
 
-    /// Returns the sign of a tile.
     pub(crate) fn tile(&self, level: u8) -> String {
         match self.symbols {
             Phrasing::Usual => (1u32 << level).to_string(),

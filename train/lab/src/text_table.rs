@@ -64,7 +64,6 @@ impl TextTable {
         csv::document(&self.rows)
     }
 
-    /// Pads each cell to the width of its column.
     fn padded(&self, rows: &[Vec<String>]) -> Vec<Vec<String>> {
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let columns = rows.first().map_or(0, Vec::len);

@@ -24,7 +24,6 @@ pub struct World {
     pub scenes: Scenes,
     /// its prompts
     pub prompts: Prompts,
-    /// the steps in which it is played
     steps: Range<usize>,
     /// its share of a step's groups
     share: f64,

@@ -79,7 +79,6 @@ impl ApiError {
         matches!(self.status, 429 | 503)
     }
 
-    /// Returns the response body.
     pub(crate) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,

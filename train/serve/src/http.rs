@@ -533,7 +533,6 @@ fn random_number() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Returns the seconds since 1970.
 fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -19,7 +19,6 @@ pub(crate) struct PromptEncoder {
     pub(crate) context: usize,
 }
 
-/// A prompt in tokens.
 pub(crate) struct EncodedPrompt {
     pub(crate) ids: Vec<u32>,
     pub(crate) max_new_tokens: usize,

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, shown};
 
-/// A parsed request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CompletionRequest {
     pub(crate) model: String,
@@ -78,7 +77,6 @@ fn has_no_effect(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Parses a request to /v1/chat/completions.
 pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
@@ -106,7 +104,6 @@ pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     fields.finish(input, new.or(old), likeliest, false)
 }
 
-/// Parses a request to /v1/completions.
 pub(crate) fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     const WANTED: &str = "a text, a list of texts, a list of token ids, or a list of such lists";

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use super::detokenizer::{ReplyPiece, ReplyToken};
 use super::model_thread::ReplyPart;
 
-/// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Endpoint {
     Chat,

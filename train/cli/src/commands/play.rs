@@ -117,7 +117,6 @@ struct Games<'a> {
     arguments: &'a PlayArgs,
     scenario: &'a dyn Scenario,
     framing: &'a PromptWriter,
-    /// The prompts of a model.
     prompts: Option<&'a Prompts>,
     seats: &'a [Seat],
 }
@@ -175,7 +174,6 @@ impl Games<'_> {
         over.map(sample).collect()
     }
 
-    /// Returns a first prompt.
     fn prompt(&self, seen: &AgentView<'_>) -> Result<String, PlayError> {
         if let Some(prompts) = self.prompts {
             return prompts.text(seen);
@@ -342,7 +340,6 @@ impl<'a> Transcript<'a> {
         Ok(())
     }
 
-    /// Writes what is new in a reply.
     fn say(&mut self, reply: &str) -> io::Result<()> {
         let reply = reply.trim();
         let written = self.reply.get_or_insert_default();

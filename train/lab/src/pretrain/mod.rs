@@ -173,7 +173,6 @@ fn make(
 struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
     scenes: Scenes,
-    /// The token of each action.
     actions: Vec<u32>,
     prompts: Prompts,
 }
@@ -182,7 +181,6 @@ struct PretrainGame<'a> {
 struct NoisyPlayer {
     skill: f64,
     chances: EpisodeStreams,
-    /// The turns of each episode.
     turns: Vec<Vec<RecordedTurn>>,
 }
 

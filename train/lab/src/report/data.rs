@@ -97,7 +97,6 @@ pub(crate) struct ReportRun {
     eval: Vec<MetricPoint>,
 }
 
-/// A step and its metrics.
 type MetricPoint = (usize, Vec<(String, f64)>);
 
 impl ReportData {

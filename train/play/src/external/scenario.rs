@@ -36,7 +36,6 @@ struct ExternalEnvironment {
     open: Mutex<OpenSessions>,
 }
 
-/// The sessions opened so far.
 #[derive(Debug, Default)]
 struct OpenSessions {
     /// sessions that no episode uses
@@ -164,7 +163,6 @@ impl ExternalEnvironment {
         GameError::new(shortened(&self.name), problem)
     }
 
-    /// Returns the text of a state.
     fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
@@ -234,7 +232,6 @@ struct ExternalGame {
     session: Option<Box<dyn EnvironmentSession>>,
     /// why the episode failed
     failed: Option<GameError>,
-    /// the text of the state
     text: String,
     /// the sum of the rewards
     total: f64,

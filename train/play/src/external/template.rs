@@ -18,7 +18,6 @@ const LONGEST_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A parsed template.
 #[derive(Debug)]
 pub(super) struct ExternalTemplate(Jinja);
 

@@ -10,7 +10,6 @@ use ureq::http::{StatusCode, Uri};
 
 /// The maximum number of attempts of a request.
 const ATTEMPTS: usize = 6;
-/// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of an answer.
 const LARGEST: u64 = 8 << 20;
