@@ -40,7 +40,7 @@ pub(super) static IS_SANDBOX_AVAILABLE: AtomicBool = AtomicBool::new(false);
 /// Where the tokenizer and the template of a directory run.
 pub(super) enum Runner {
     /// In this process.
-    Local(Mutex<TextServer>),
+    Local(Box<Mutex<TextServer>>),
     /// In a sandbox.
     Sandboxed(SandboxProcess),
 }

@@ -39,7 +39,7 @@ impl TextFiles {
     /// Opens files that the caller trusts. They run in this process.
     pub fn trusted(dir: &Path) -> TextFiles {
         let dir = dir.to_owned();
-        let server = Mutex::new(TextServer::new(dir.clone()));
+        let server = Box::new(Mutex::new(TextServer::new(dir.clone())));
         let runner = Arc::new(Runner::Local(server));
         TextFiles { dir, runner }
     }
