@@ -74,11 +74,6 @@ impl ApiError {
         ApiError::status(503, "server_stopping", "the server is stopping")
     }
 
-    /// Whether the same request may succeed later.
-    pub(crate) fn is_temporary(&self) -> bool {
-        matches!(self.status, 429 | 503)
-    }
-
     pub(crate) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,

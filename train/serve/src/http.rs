@@ -225,7 +225,8 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
 fn refusal(error: &ApiError) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(error.status).expect("one of ours");
     let mut response = complete(status, &error.body());
-    if error.is_temporary() {
+    // The same request may succeed later.
+    if matches!(error.status, 429 | 503) {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));

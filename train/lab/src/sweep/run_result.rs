@@ -73,7 +73,7 @@ impl RunResult {
         // The sum of each metric, and the number of steps that have it.
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for record in jsonl::read::<Value>(metrics).ok()? {
-            match kind(&record) {
+            match record["kind"].as_str().unwrap_or_default() {
                 "baselines" | "yardsticks" => baselines = Baselines::deserialize(record).ok(),
                 "evaluation" => {
                     let Evaluation { step, play, .. } = Evaluation::deserialize(record).ok()?;
@@ -150,11 +150,6 @@ impl RunResult {
     pub(super) fn first_reaching(&self, score: f64) -> Option<&CurvePoint> {
         self.curve.iter().find(|point| point.return_mean >= score)
     }
-}
-
-fn kind(record: &Value) -> &str {
-    let kind = record.get("kind").and_then(Value::as_str);
-    kind.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl GameName {
         if !self.is_external() {
             return self.0.clone();
         }
-        let name = self.0.trim_start_matches(PROCESS);
+        let name = self.0.strip_prefix(PROCESS).unwrap_or(&self.0);
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
         let joined = words.collect::<Vec<_>>().join("-");
