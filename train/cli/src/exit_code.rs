@@ -16,10 +16,7 @@ use crate::commands::InputError;
 
 /// Returns the exit code. clap uses 2, too.
 pub fn of(error: &anyhow::Error) -> u8 {
-    match error.chain().any(is_input) {
-        true => 2,
-        false => 1,
-    }
+    if error.chain().any(is_input) { 2 } else { 1 }
 }
 
 fn is_input(error: &(dyn StdError + 'static)) -> bool {

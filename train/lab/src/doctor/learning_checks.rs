@@ -202,10 +202,7 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
     let figures = json!({ "relative_error": worst, "gradient_norm": norm });
     let is_good = worst <= MAX_SLOPE_ERROR;
-    let relation = match is_good {
-        true => "are",
-        false => "differ from",
-    };
+    let relation = if is_good { "are" } else { "differ from" };
     let text = format!(
         "the gradients of a small model {relation} the slopes of its loss, with a relative error of {worst:.0e}"
     );
