@@ -1,7 +1,7 @@
 //! Tests of play with the built-in model: the referee, and players of every kind in one game.
 
 use lapwing_play::PlayError;
-use lapwing_play::evaluate::play_evaluation;
+use lapwing_play::evaluate::play_against;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
 use lapwing_play::{ActionRequest, Episode, EpisodeEnd, Player, Referee, Reply, Seat};
@@ -152,7 +152,7 @@ fn silence_is_no_good_player_of_snake() {
     };
     let played = |player: &mut dyn Player| {
         let seats = seats(100);
-        let episodes = play_evaluation(&*scenario, &referee, &seats, player, &()).unwrap();
+        let episodes = play_against(&*scenario, &referee, &seats, player, &mut [], &()).unwrap();
         PlayMetrics::of(scenario.actions(), &episodes)
     };
     let (silent, random) = (played(&mut Silent), played(&mut RandomPlayer::default()));

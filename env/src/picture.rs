@@ -52,7 +52,6 @@ pub(crate) fn rows(cells: impl ExactSizeIterator<Item = char>, width: usize) -> 
     rows
 }
 
-/// Returns the sentence that explains the coordinates of a board.
 pub(crate) fn coordinates(width: usize, height: usize) -> String {
     format!(
         "The board is {width}x{height}, in (x, y) coordinates from (0, 0) at the bottom left to ({}, {}) at the top right.",

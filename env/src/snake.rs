@@ -70,7 +70,6 @@ pub(crate) const KIND: Kind = Kind {
 const NAME: &str = "snake";
 
 impl SnakeOptions {
-    /// Returns the board at the start of a scene.
     fn board(&self, scene: u64) -> SnakeBoard {
         let mut stream = Stream::new(scene, "snake scene");
         let (width, height) = self.sides();

@@ -59,7 +59,6 @@ const NAME: &str = "sokoban";
 #[derive(Debug)]
 struct Sokoban {
     options: SokobanOptions,
-    /// The levels of the file `levels`.
     given: Option<Levels>,
 }
 

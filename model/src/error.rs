@@ -32,16 +32,8 @@ pub enum ModelError {
     #[error("{0}")]
     Hub(String),
     /// The system killed the sandbox of a model's text files twice.
-    #[error(
-        "{}: the system killed the sandbox for its tokenizer and template twice ({status}), probably because memory is short: \
-         end other programs, raise the memory limit of the container or service, or use a smaller model", .dir.display()
-    )]
-    Killed {
-        /// The model's directory.
-        dir: PathBuf,
-        /// How the process ended.
-        status: String,
-    },
+    #[error("{0}")]
+    Killed(String),
     /// The KV arena cannot hold more tokens.
     #[error(
         "the KV arena is full: {wanted} tokens wanted, at most {most} fit; use shorter prompts or replies"

@@ -22,21 +22,15 @@ use crate::ModelError;
 use crate::files::disk;
 use crate::files::weight_files::{INDEX, SINGLE, read_index};
 
-/// `owner/name` with an optional revision: a branch, a tag or a commit.
+/// `owner/name`, or `owner/name@revision` with a branch, a tag or a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Repository {
-    id: String,
-    revision: Option<String>,
-}
+#[serde(try_from = "String")]
+pub struct Repository(String);
 
 impl Repository {
-    /// Parses `owner/name` or `owner/name@revision`. Returns `None` for any other form.
+    /// Parses one. Returns `None` for any other form.
     pub fn parse(text: &str) -> Option<Repository> {
-        let (id, revision) = match text.split_once('@') {
-            Some((id, revision)) => (id, Some(revision)),
-            None => (text, None),
-        };
+        let (id, revision) = text.split_once('@').unwrap_or((text, MAIN));
         let (owner, name) = id.split_once('/')?;
         let is_plain = |text: &str, also: &str| {
             text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
@@ -49,39 +43,34 @@ impl Repository {
         let is_name = |text: &str| is_plain(text, "-_.") && !text.contains("--");
         let is_revision =
             |text: &str| is_plain(text, "-_./") && !text.contains("//") && !text.ends_with('/');
-        let valid = is_name(owner) && is_name(name) && revision.is_none_or(is_revision);
-        valid.then(|| Repository {
-            id: id.to_owned(),
-            revision: revision.map(str::to_owned),
-        })
+        let is_valid = is_name(owner) && is_name(name) && is_revision(revision);
+        is_valid.then(|| Repository(text.to_owned()))
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('@').unwrap_or((&self.0, MAIN))
     }
 
     /// Returns `owner/name`.
     pub fn id(&self) -> &str {
-        &self.id
+        self.parts().0
     }
 
     /// Returns the branch, tag or commit; `main` if none was given.
     pub fn revision(&self) -> &str {
-        self.revision.as_deref().unwrap_or("main")
+        self.parts().1
     }
 
     /// Returns the same repository at a commit.
     pub fn at(&self, commit: &str) -> Repository {
-        Repository {
-            id: self.id.clone(),
-            revision: Some(commit.to_owned()),
-        }
+        Repository(format!("{}@{commit}", self.id()))
     }
 }
 
 /// Writes the form that [`Repository::parse`] reads.
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.revision {
-            Some(revision) => write!(f, "{}@{revision}", self.id),
-            None => f.write_str(&self.id),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -93,11 +82,7 @@ impl TryFrom<String> for Repository {
     }
 }
 
-impl From<Repository> for String {
-    fn from(repository: Repository) -> String {
-        repository.to_string()
-    }
-}
+const MAIN: &str = "main";
 
 /// The local files of a repository at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,7 +170,7 @@ impl Hub {
         repository: &Repository,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<HubSnapshot, ModelError> {
-        let folder = format!("models--{}", repository.id.replace('/', "--"));
+        let folder = format!("models--{}", repository.id().replace('/', "--"));
         let mut download = Download {
             hub: self,
             repository,
@@ -245,7 +230,6 @@ fn origin(address: &str) -> &str {
     &address[..path.map_or(address.len(), |at| host + at)]
 }
 
-/// A file of a repository.
 struct RemoteFile {
     name: String,
     size: u64,
@@ -270,7 +254,6 @@ impl RemoteFile {
         })
     }
 
-    /// Returns the checksum of the downloaded file.
     fn checksum_of(&self, file: &mut File) -> io::Result<String> {
         file.rewind()?;
         match self.is_large {
@@ -306,7 +289,6 @@ fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
     Ok(read_index(index)?.into_values().collect())
 }
 
-/// The download of one repository.
 struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
@@ -406,7 +388,7 @@ impl Download<'_> {
     /// Requests the commit of the revision and its files by name.
     fn list(&self) -> Result<(String, BTreeMap<String, RemoteFile>), ModelError> {
         let revision = self.repository.revision().replace('/', "%2F");
-        let (endpoint, id) = (&self.hub.endpoint, &self.repository.id);
+        let (endpoint, id) = (&self.hub.endpoint, self.repository.id());
         let address = format!("{endpoint}/api/models/{id}/revision/{revision}?blobs=true");
         let mut response = self.get(&address, 0)?;
         self.check_status(&response, &[200], LIST)?;
@@ -484,7 +466,7 @@ impl Download<'_> {
         let failed = |e| ModelError::unwritable(partial, e);
         let mut done = remote.size.min(file.metadata().map_err(failed)?.len());
         file.set_len(done).map_err(failed)?;
-        let (endpoint, id, name) = (&self.hub.endpoint, &self.repository.id, &remote.name);
+        let (endpoint, id, name) = (&self.hub.endpoint, self.repository.id(), &remote.name);
         let address = format!("{endpoint}/{id}/resolve/{commit}/{name}");
         let (mut buffer, mut attempt) = (vec![0; 1 << 20], 0);
         while done < remote.size {

@@ -40,5 +40,5 @@ pub use reply_batch::{
 pub use sampling::SamplingOptions;
 pub use text::{
     ChatTemplate, Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE, Message,
-    TextFiles, Tokenizer, panic_becomes_error, run_sandbox_if_requested,
+    TextFiles, Tokenizer, panic_becomes_error, run_sandbox_if_requested, separate_group,
 };

@@ -23,12 +23,6 @@ pub struct SamplingOptions {
     pub stop: Vec<u32>,
 }
 
-impl SamplingOptions {
-    fn is_cut(&self) -> bool {
-        self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0)
-    }
-}
-
 impl Default for SamplingOptions {
     /// Temperature 1, all tokens, at most 256 of them.
     fn default() -> SamplingOptions {
@@ -54,12 +48,10 @@ pub(crate) fn draw(
     let mut whole: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let mut cut = Vec::new();
     for (i, (_, _, sampling)) in asked.iter().enumerate() {
-        match sampling.is_cut() {
+        let temperature = sampling.temperature;
+        match temperature > 0.0 && (sampling.top_k > 0 || sampling.top_p < 1.0) {
             true => cut.push(i),
-            false => whole
-                .entry(sampling.temperature.to_bits())
-                .or_default()
-                .push(i),
+            false => whole.entry(temperature.to_bits()).or_default().push(i),
         }
     }
     // All launches come before the first wait.

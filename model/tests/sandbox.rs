@@ -65,7 +65,7 @@ fn template(source: &str) -> Result<ChatTemplate, ModelError> {
 }
 
 fn render(source: &str) -> Result<String, String> {
-    let rendered = template(source).and_then(|t| t.render(&[Message::user("hello")], true));
+    let rendered = template(source).and_then(|t| t.render(&[Message::new("user", "hello")], true));
     rendered.map_err(|e| e.to_string())
 }
 
@@ -251,7 +251,7 @@ fn a_template_cannot_take_time_even_if_it_ended_once() {
     let template = template(source).unwrap();
     let render = |text| {
         template
-            .render(&[Message::user(text)], true)
+            .render(&[Message::new("user", text)], true)
             .map_err(|e| e.to_string())
     };
     assert_eq!(render("now").unwrap(), "done");
@@ -383,7 +383,7 @@ fn an_ended_sandbox_stays_ended_and_errors_do_not_end_it() {
     let template = template(source).unwrap();
     let render = |text| {
         template
-            .render(&[Message::user(text)], true)
+            .render(&[Message::new("user", text)], true)
             .map_err(|e| e.to_string())
     };
     assert!(render("no").unwrap_err().ends_with("invalid operation: no"));
@@ -432,7 +432,7 @@ fn a_killed_sandbox_is_started_again_once() {
     let there = TextFiles::untrusted(dir).unwrap();
     let (tokenizer, template) = (there.tokenizer(&config).unwrap(), there.template().unwrap());
     let both = || {
-        let text = template.render(&[Message::user("hello")], true)?;
+        let text = template.render(&[Message::new("user", "hello")], true)?;
         tokenizer.encode(&text)
     };
     let before = both().unwrap();
@@ -449,7 +449,7 @@ fn a_killed_sandbox_is_started_again_once() {
     fs::write(dir.join("chat_template.jinja"), ENDLESS).unwrap();
     let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
     let error = std::thread::scope(|scope| {
-        let rendered = scope.spawn(|| template.render(&[Message::user("later")], true));
+        let rendered = scope.spawn(|| template.render(&[Message::new("user", "later")], true));
         while !rendered.is_finished() {
             kill(dir);
             std::thread::sleep(Duration::from_millis(20));
@@ -502,7 +502,7 @@ const ENDLESS: &str = "{% set s = 'x' * 9999999 %}{% for i in range(9999) %}{% f
 /// Renders a template that takes a minute.
 fn spin(dir: &Path) {
     let template = TextFiles::untrusted(dir).unwrap().template().unwrap();
-    let _ = template.render(&[Message::user("later")], true);
+    let _ = template.render(&[Message::new("user", "later")], true);
 }
 
 #[cfg(target_os = "linux")]
@@ -538,7 +538,9 @@ fn read(dir: &Path) {
     let config = ModelConfig::read(dir).unwrap();
     let ids = TextFiles::untrusted(dir).and_then(|there| {
         let tokenizer = there.tokenizer(&config)?;
-        let text = there.template()?.render(&[Message::user("hello")], true)?;
+        let text = there
+            .template()?
+            .render(&[Message::new("user", "hello")], true)?;
         tokenizer.encode(&text)
     });
     match ids {

@@ -210,11 +210,7 @@ impl LakeMap {
     /// Returns the key of a state: the rows, with or without red ice, and the number of the player's cell.
     pub(crate) fn key(&self, player: usize, with_red: bool) -> String {
         // The observation does not show the start.
-        let hidden = if with_red {
-            &['S'][..]
-        } else {
-            &['S', 'R'][..]
-        };
+        let hidden: &[char] = if with_red { &['S'] } else { &['S', 'R'] };
         format!("{} {player}", self.rows().join("/").replace(hidden, "F"))
     }
 }

@@ -20,7 +20,6 @@ const LONGEST_LAKE_EPISODE: usize = 1000;
 pub(super) const DRAWN: &[&str] = &["size", "width", "height", "largest", "frozen"];
 
 crate::options! {
-    /// The options of Frozen Lake.
     pub(super) struct LakeOptions;
     /// cells per side of a square lake
     size: Option<usize> = Some(4), in Whole(2, LONGEST_SIDE);

@@ -111,7 +111,6 @@ fn through(
 /// Equal returns can differ by the rounding of their sums.
 const NEAR: f64 = 1e-12;
 
-/// Returns the indices of the highest values.
 fn highest(values: impl Iterator<Item = f64> + Clone) -> Vec<usize> {
     let top = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let near = |value: f64| value == top || value >= top - NEAR;

@@ -19,7 +19,6 @@ pub(super) fn role(cell: &str) -> Option<Role> {
     picture::role(cell, signs, [Player, Floor, Hazard, Hole, Goal])
 }
 
-/// Returns the rules in the wording of the options.
 pub(super) fn rules(options: &LakeOptions) -> String {
     let either = |usual, other| options.wording.either(usual, other);
     let mut rules = either(
@@ -71,7 +70,6 @@ pub(super) fn rules(options: &LakeOptions) -> String {
     rules
 }
 
-/// Returns the observation.
 pub(super) fn observation(
     map: &LakeMap,
     player: usize,

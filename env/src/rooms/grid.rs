@@ -53,7 +53,6 @@ impl Lock {
     }
 }
 
-/// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Content {
     Empty,
@@ -89,14 +88,10 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(crate) const ALL: [Act; 6] = [
-        Act::Left,
-        Act::Right,
-        Act::Forward,
-        Act::PickUp,
-        Act::Drop,
-        Act::Toggle,
-    ];
+    pub(crate) const ALL: [Act; 6] = {
+        use Act::{Drop, Forward, Left, PickUp, Right, Toggle};
+        [Left, Right, Forward, PickUp, Drop, Toggle]
+    };
 }
 
 /// The state of the house. Cells are counted from (0, 0) at the top left.

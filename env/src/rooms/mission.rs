@@ -12,7 +12,6 @@ pub(super) const SIDES: [&str; 4] = [
     "behind you",
 ];
 
-/// A description of things.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Description {
     pub(crate) kind: Option<ThingKind>,
@@ -63,7 +62,6 @@ impl Description {
     }
 }
 
-/// Whether a cell lies on a side of the agent.
 fn lies(grid: &Grid, cell: Cell, side: usize) -> bool {
     let dx = cell.0 as isize - grid.agent.0 as isize;
     let dy = cell.1 as isize - grid.agent.1 as isize;
@@ -129,7 +127,6 @@ impl Mission {
         }
     }
 
-    /// Returns the numbers of its things.
     pub(crate) fn numbers(&self) -> Vec<u8> {
         match self {
             Mission::GoTo(what) | Mission::PickUp(what) => what.numbers.clone(),

@@ -9,7 +9,6 @@ use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View};
 use crate::{DeclaredOptions, Scenario};
 
 crate::options! {
-    /// The options of rooms.
     pub(super) struct RoomsOptions;
     /// the level of BabyAI, see the variants
     task: RoomsTask = RoomsTask::GotoLocal;

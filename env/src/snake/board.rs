@@ -97,7 +97,6 @@ impl SnakeBoard {
         }
     }
 
-    /// Whether a snake occupies the cell.
     pub(crate) fn taken(&self, cell: Cell) -> bool {
         self.snakes.iter().any(|snake| snake.contains(&cell))
     }

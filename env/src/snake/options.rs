@@ -17,7 +17,6 @@ const MOST_SNAKES: usize = 9;
 const MOST_FOOD: usize = LONGEST_SIDE * LONGEST_SIDE;
 
 crate::options! {
-    /// The options of Snake.
     pub(super) struct SnakeOptions;
     /// cells per side of a square board
     size: Option<usize> = Some(10), in Whole(2, LONGEST_SIDE);
@@ -139,7 +138,6 @@ impl SnakeOptions {
         self.agents + self.enemies
     }
 
-    /// Returns width and height.
     pub(crate) fn sides(&self) -> (usize, usize) {
         let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
         (side(self.width), side(self.height))
@@ -177,7 +175,6 @@ impl SnakeOptions {
     }
 }
 
-/// Returns the worth of a food in the usual instructions.
 pub(super) fn usual_worth(food: Food) -> f64 {
     if food == Food::Apple { 1.0 } else { 0.0 }
 }

@@ -28,7 +28,6 @@ pub(super) fn role(cell: &str) -> Option<Role> {
     picture::role(cell, signs, roles)
 }
 
-/// Returns the rules in the wording of the options.
 pub(super) fn rules(options: &SnakeOptions) -> String {
     let usual = options.wording == Phrasing::Usual;
     let own = signs(options.symbols)[0];
@@ -85,7 +84,6 @@ fn worth_in_words(worth: f64) -> String {
     }
 }
 
-/// Returns the picture of the board.
 pub(super) fn board(board: &SnakeBoard, symbols: Phrasing) -> String {
     let signs = signs(symbols);
     let mut cells = vec![signs[EMPTY]; board.width * board.height];
@@ -101,7 +99,6 @@ pub(super) fn board(board: &SnakeBoard, symbols: Phrasing) -> String {
     picture::rows(cells.into_iter(), board.width)
 }
 
-/// Returns the meaning of the signs.
 fn legend(options: &SnakeOptions) -> String {
     let signs = signs(options.symbols);
     let mut legend = format!("{} your head", signs[0]);

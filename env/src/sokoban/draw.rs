@@ -77,7 +77,6 @@ fn room(width: usize, height: usize, stream: &mut Stream) -> Vec<bool> {
     floor
 }
 
-/// A position of reverse play.
 #[derive(Clone, Copy)]
 struct ReversePosition {
     state: Position,

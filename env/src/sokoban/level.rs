@@ -54,7 +54,6 @@ impl Position {
         self.boxes.contains(&(cell as u8))
     }
 
-    /// Returns the position with the box of one cell on another.
     fn with_box_moved(&self, from: usize, to: usize) -> Position {
         let mut boxes = self.boxes;
         if let Some(place) = boxes.iter().position(|&cell| usize::from(cell) == from) {
@@ -114,7 +113,6 @@ impl Level {
         Some(after)
     }
 
-    /// Returns the number of boxes on targets.
     pub(crate) fn on_targets(&self, state: &Position) -> usize {
         state.boxes().filter(|&cell| self.targets[cell]).count()
     }

@@ -20,7 +20,6 @@ const MOST_EFFORT: usize = 10_000;
 pub(super) const DRAWN: &[&str] = &["size", "width", "height", "boxes", "effort"];
 
 crate::options! {
-    /// The options of Sokoban.
     pub(super) struct SokobanOptions;
     /// cells per side of a square level, with its walls
     size: Option<usize> = Some(6), in Whole(5, LONGEST_LEVEL_SIDE);
@@ -82,7 +81,6 @@ impl SokobanOptions {
         Ok((options, None))
     }
 
-    /// Returns width and height.
     pub(crate) fn sides(&self) -> (usize, usize) {
         let side = |side: Option<usize>| side.or(self.size).expect("checked options have a size");
         (side(self.width), side(self.height))

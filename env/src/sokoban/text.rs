@@ -34,7 +34,6 @@ fn sign(level: &Level, state: &Position, cell: usize, symbols: Phrasing) -> char
     }
 }
 
-/// Returns the meaning of the signs.
 pub(super) fn legend(symbols: Phrasing) -> String {
     let [wall, floor, target, carton, carton_on, player, player_on] = signs(symbols);
     format!(
@@ -42,7 +41,6 @@ pub(super) fn legend(symbols: Phrasing) -> String {
     )
 }
 
-/// Returns the picture of the board.
 pub(super) fn board(level: &Level, state: &Position, symbols: Phrasing) -> String {
     let cells = (0..level.floor.len()).map(|cell| sign(level, state, cell, symbols));
     picture::rows(cells, level.width)

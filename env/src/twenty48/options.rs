@@ -9,7 +9,6 @@ use crate::OptionRange::{Real, Whole};
 use crate::options::{LONGEST_EPISODE, OptionsError, Phrasing, View, refused};
 
 crate::options! {
-    /// The options of 2048.
     pub(super) struct TilesOptions;
     /// the tile that ends the game, a power of two
     target: usize = 64, in Whole(32, 16384);
@@ -47,7 +46,6 @@ impl TilesOptions {
         Ok(options)
     }
 
-    /// Returns the level of the target.
     pub(crate) fn level(&self) -> u8 {
         self.target.ilog2() as u8
     }
@@ -66,7 +64,6 @@ impl TilesOptions {
         self.goal != TilesGoal::High || self.up_cost != 0.0 || self.swapped
     }
 
-    /// Returns the sign of a tile.
     pub(crate) fn tile(&self, level: u8) -> String {
         match self.symbols {
             Phrasing::Usual => (1u32 << level).to_string(),

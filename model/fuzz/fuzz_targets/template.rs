@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     HOME.write("chat_template.jinja", bytes);
     let render = || {
         if let Ok(template) = ChatTemplate::load(HOME.path()) {
-            let messages = [Message::system("rules"), Message::user("P _ é")];
+            let messages = [Message::new("system", "rules"), Message::new("user", "P _ é")];
             let _ = template.render(&messages, true);
         }
     };

@@ -81,7 +81,6 @@ impl ModelDirectory {
         })
     }
 
-    /// Returns every tensor that the adapter changes.
     fn merged<'a>(&self, adapter: &'a StoredAdapter) -> Vec<MergedTensor<'a>> {
         let merged = |(site, term): (&LoraSite, &'a [NamedValues])| {
             let name = format!("{}.weight", site.linear.module(site.layer));

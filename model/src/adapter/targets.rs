@@ -122,7 +122,6 @@ impl Targets {
     }
 }
 
-/// Returns every linear layer of a model.
 pub(crate) fn every_layer(config: &ModelConfig) -> Vec<(usize, Linear)> {
     let blocks = (0..config.layers).flat_map(|layer| Linear::BLOCK.map(|kind| (layer, kind)));
     blocks.chain([(0, Linear::Head)]).collect()

@@ -92,7 +92,6 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     write_atomically(path, bytes)
 }
 
-/// Returns the folder of a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -37,7 +37,6 @@ impl<'a> JsonFields<'a> {
         self.map.keys().map(String::as_str)
     }
 
-    /// Returns an error about a field.
     pub(crate) fn wrong(&self, field: &str, problem: impl Display) -> ModelError {
         ModelError::field(self.path, &format!("{}{field}", self.prefix), problem)
     }
@@ -92,7 +91,6 @@ impl<'a> JsonFields<'a> {
         self.required(field, self.count(field, most)?)
     }
 
-    /// Returns a number above zero.
     pub(crate) fn positive(&self, field: &str) -> Result<Option<f64>, ModelError> {
         self.convert(field, "not a number above 0", |value| {
             value.as_f64().filter(|x| *x > 0.0 && x.is_finite())

@@ -141,10 +141,9 @@ impl ModelDirectory {
     /// Returns the format of a matrix on the device, if its values allow it.
     fn format(&self, name: &str, precision: Precision) -> WeightFormat {
         match (precision, self.dtype(name)) {
-            (Precision::F32, _)
-            | (Precision::Auto | Precision::Stored, Dtype::F32 | Dtype::F64) => WeightFormat::F32,
-            (Precision::Bf16, _) | (Precision::Stored, Dtype::BF16) => WeightFormat::Bf16,
-            (Precision::F16 | Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
+            (_, Dtype::F32 | Dtype::F64) => WeightFormat::F32,
+            (Precision::Stored, Dtype::BF16) => WeightFormat::Bf16,
+            (Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
         }
     }
 

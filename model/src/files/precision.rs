@@ -9,12 +9,6 @@ pub enum Precision {
     Auto,
     /// As stored, bit for bit.
     Stored,
-    /// 32 bits.
-    F32,
-    /// f16; a matrix with values out of its range becomes bf16.
-    F16,
-    /// bf16.
-    Bf16,
 }
 
 /// A summary of a loaded model.

@@ -95,7 +95,6 @@ impl WeightFiles {
         Ok(weights)
     }
 
-    /// Opens one file.
     pub(crate) fn open_file(path: &Path) -> Result<WeightFiles, ModelError> {
         let mut weights = WeightFiles::new(path);
         weights.tensors = weights.add_file(path)?;

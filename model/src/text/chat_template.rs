@@ -1,14 +1,14 @@
 //! The chat template of a model: renders a conversation as the text that the model was trained on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::chat_program::{ChatProgram, SPECIAL_TOKENS, template_error};
-use super::sandbox::{Runner, SandboxProcess, SandboxRequest};
-use crate::ModelError;
+use super::chat_program::{SPECIAL_TOKENS, template_error};
+use super::sandbox::{Runner, SandboxRequest};
+use crate::{ModelError, TextFiles};
 
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,30 +20,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns a system message.
-    pub fn system(content: impl Into<String>) -> Message {
-        Message::of("system", content.into())
-    }
-
-    /// Returns a user's message.
-    pub fn user(content: impl Into<String>) -> Message {
-        Message::of("user", content.into())
-    }
-
-    /// Returns a reply of the model.
-    pub fn assistant(content: impl Into<String>) -> Message {
-        Message::of("assistant", content.into())
-    }
-
-    fn of(role: &str, content: String) -> Message {
-        let role = role.to_owned();
+    /// Returns a message.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        let (role, content) = (role.into(), content.into());
         Message { role, content }
     }
 }
 
 /// A parsed chat template with the special tokens that it may print. Threads that share it wait for each other.
 pub struct ChatTemplate {
-    runner: Runner<ChatProgram>,
+    runner: Arc<Runner>,
+    path: PathBuf,
     /// Variables beside the conversation: the special tokens, and those of [`ChatTemplate::set`].
     variables: Map<String, Value>,
 }
@@ -65,18 +52,15 @@ impl ChatTemplate {
     /// # Errors
     /// There is no template, or it cannot be parsed.
     pub fn load(dir: &Path) -> Result<ChatTemplate, ModelError> {
-        let program = ChatProgram::load(dir)?;
-        Ok(ChatTemplate {
-            variables: program.special_tokens.clone(),
-            runner: Runner::Local(program),
-        })
+        TextFiles::trusted(dir).template()
     }
 
-    pub(super) fn sandboxed(process: &Arc<SandboxProcess>) -> Result<ChatTemplate, ModelError> {
-        let parse = SandboxRequest::Template;
-        let (file, variables): (String, _) = process.ask(process.dir(), &parse)?;
+    pub(super) fn of(files: &TextFiles) -> Result<ChatTemplate, ModelError> {
+        let request = SandboxRequest::Template;
+        let (file, variables): (String, _) = files.runner.ask(&files.dir, request)?;
         Ok(ChatTemplate {
-            runner: Runner::Sandboxed(process.clone(), process.dir().join(file)),
+            runner: files.runner.clone(),
+            path: files.dir.join(file),
             variables,
         })
     }
@@ -88,11 +72,7 @@ impl ChatTemplate {
     pub fn set(&mut self, variables: Map<String, Value>) -> Result<(), ModelError> {
         if let Some(name) = variables.keys().find(|name| Self::is_reserved(name)) {
             let problem = format!("the variable `{name}` is not free to be set: leave it out");
-            let path = match &self.runner {
-                Runner::Local(program) => &program.path,
-                Runner::Sandboxed(_, path) => path,
-            };
-            return Err(template_error(path, problem));
+            return Err(template_error(&self.path, problem));
         }
         self.variables.extend(variables);
         Ok(())
@@ -120,8 +100,8 @@ impl ChatTemplate {
         context.extend(self.variables.clone());
         context.insert("messages".into(), json!(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
-        let request = || SandboxRequest::Render(context.clone());
-        self.runner.run(|program| program.render(&context), request)
+        let request = SandboxRequest::Render(context);
+        self.runner.ask(&self.path, request)
     }
 }
 
@@ -137,7 +117,7 @@ mod tests {
     }
 
     fn render(source: &str) -> Result<String, String> {
-        let hello = [Message::user("hello <b> é")];
+        let hello = [Message::new("user", "hello <b> é")];
         template(source)
             .and_then(|t| t.render(&hello, true))
             .map_err(|e| e.to_string())
@@ -162,7 +142,7 @@ mod tests {
         let mood = Map::from_iter([("mood".to_owned(), json!("!"))]);
         template.set(mood).unwrap();
         assert_eq!(
-            template.render(&[Message::user("a")], true).unwrap(),
+            template.render(&[Message::new("user", "a")], true).unwrap(),
             "a!True"
         );
     }
@@ -188,7 +168,7 @@ mod tests {
         let source = "{% if messages[0].content == 'no' %}{{ raise_exception('no') }}{% endif %}\
                       {{ messages[0].content }}";
         let shared = template(source).unwrap();
-        let render = |text: &str| shared.render(&[Message::user(text)], true);
+        let render = |text: &str| shared.render(&[Message::new("user", text)], true);
         std::thread::scope(|scope| {
             for name in ["a", "b", "c"] {
                 scope.spawn(move || {
@@ -200,7 +180,8 @@ mod tests {
                 });
             }
         });
-        let rendered = std::thread::spawn(move || shared.render(&[Message::user("d")], true));
+        let rendered =
+            std::thread::spawn(move || shared.render(&[Message::new("user", "d")], true));
         assert_eq!(rendered.join().unwrap().unwrap(), "d");
     }
 }

@@ -14,6 +14,7 @@ pub use caught_panic::panic_becomes_error;
 pub use chat_template::{ChatTemplate, Message};
 pub use jinja::{Jinja, JinjaError, JinjaOptions, MAX_JINJA_SOURCE};
 pub use minijinja::ErrorKind as JinjaErrorKind;
+pub use sandbox::separate_group;
 pub use sandbox_child::run_sandbox_if_requested;
 pub use text_files::TextFiles;
 pub use tokenizer::Tokenizer;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::sandbox_child::TextServer;
 use crate::ModelError;
 
 /// The first argument of a sandboxed process; the directory is the second.
@@ -36,24 +37,28 @@ const MAX_REPLY: usize = 32 << 20;
 /// Whether `main` of this program handles [`ARGUMENT`].
 pub(super) static IS_SANDBOX_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Where a tokenizer or a template runs.
-pub(super) enum Runner<T> {
+/// Where the tokenizer and the template of a directory run.
+pub(super) enum Runner {
     /// In this process.
-    Local(T),
-    /// In a sandbox; the path is that of its file.
-    Sandboxed(Arc<SandboxProcess>, PathBuf),
+    Local(Box<Mutex<TextServer>>),
+    /// In a sandbox.
+    Sandboxed(SandboxProcess),
 }
 
-impl<T> Runner<T> {
-    /// Does some work in this process, or makes the request for the same work.
-    pub(super) fn run<R: DeserializeOwned>(
+impl Runner {
+    /// Returns the reply to a request. `file` is named if a sandbox ends.
+    pub(super) fn ask<T: DeserializeOwned>(
         &self,
-        work: impl FnOnce(&T) -> Result<R, ModelError>,
-        request: impl FnOnce() -> SandboxRequest,
-    ) -> Result<R, ModelError> {
+        file: &Path,
+        request: SandboxRequest,
+    ) -> Result<T, ModelError> {
         match self {
-            Runner::Local(local) => work(local),
-            Runner::Sandboxed(process, path) => process.ask(path, &request()),
+            Runner::Local(server) => {
+                let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+                let reply = server.work(request)?;
+                Ok(serde_json::from_value(reply).expect("the type of this reply"))
+            }
+            Runner::Sandboxed(process) => process.ask(file, &request),
         }
     }
 }
@@ -115,24 +120,19 @@ enum SandboxEnd {
 }
 
 impl SandboxProcess {
-    pub(super) fn start(dir: &Path) -> Result<Arc<SandboxProcess>, ModelError> {
+    pub(super) fn start(dir: &Path) -> Result<SandboxProcess, ModelError> {
         let child = SandboxChild::start(dir).map_err(|e| {
             let problem = format!("cannot start the sandbox for its tokenizer and template: {e}");
             ModelError::file(dir, problem)
         })?;
-        Ok(Arc::new(SandboxProcess {
+        Ok(SandboxProcess {
             dir: dir.to_owned(),
             child: Mutex::new(Ok(child)),
-        }))
+        })
     }
 
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Sends a request and waits for its reply. If the system kills the process, sends it to another one, once. `file` is
-    /// named if the process ends.
-    pub(super) fn ask<T: DeserializeOwned>(
+    /// Sends a request and waits for its reply. If the system kills the process, sends it to another one, once.
+    fn ask<T: DeserializeOwned>(
         &self,
         file: &Path,
         request: &SandboxRequest,
@@ -164,10 +164,11 @@ impl SandboxProcess {
                 *child = Err((file.to_owned(), problem.clone()));
                 Err(ModelError::file(file, problem))
             }
-            Err(SandboxEnd::Killed(status)) => Err(ModelError::Killed {
-                dir: self.dir.clone(),
-                status,
-            }),
+            Err(SandboxEnd::Killed(status)) => Err(ModelError::Killed(format!(
+                "{}: the system killed the sandbox for its tokenizer and template twice ({status}), probably because memory \
+                 is short: end other programs, raise the memory limit of the container or service, or use a smaller model",
+                self.dir.display()
+            ))),
         }
     }
 }
@@ -180,7 +181,7 @@ impl SandboxChild {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        detach_from_terminal(&mut command);
+        separate_group(&mut command);
         let mut child = command.spawn()?;
         let requests = child.stdin.take().expect("piped");
         let mut from = child.stdout.take().expect("piped");
@@ -297,8 +298,9 @@ fn program() -> io::Result<PathBuf> {
     }
 }
 
-/// Keeps Ctrl-C from the sandbox: the terminal sends it to its whole process group, and the program decides what to do.
-fn detach_from_terminal(command: &mut Command) {
+/// Gives a child its own process group, which also contains the processes that it starts. Ctrl-C goes to the terminal's
+/// whole group, and only the parent should handle it.
+pub fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt;

@@ -43,11 +43,7 @@ fn serve(dir: PathBuf) -> ! {
         .name("text".to_owned())
         .stack_size(STACK)
         .spawn(move || {
-            let mut server = TextServer {
-                dir,
-                codec: None,
-                template: None,
-            };
+            let mut server = TextServer::new(dir);
             let mut replies = io::stdout().lock();
             for request in requests {
                 limit_time();
@@ -108,13 +104,22 @@ fn limit_time() {
     }
 }
 
-struct TextServer {
+/// The tokenizer and the template of a directory, once they are read.
+pub(super) struct TextServer {
     dir: PathBuf,
     codec: Option<Codec>,
     template: Option<ChatProgram>,
 }
 
 impl TextServer {
+    pub(super) fn new(dir: PathBuf) -> TextServer {
+        TextServer {
+            dir,
+            codec: None,
+            template: None,
+        }
+    }
+
     fn reply(&mut self, request: &[u8]) -> SandboxReply<Value> {
         let dir = self.dir.clone();
         let done = match serde_json::from_slice(request) {
@@ -137,7 +142,7 @@ impl TextServer {
         self.codec.as_ref().expect("requested before")
     }
 
-    fn work(&mut self, request: SandboxRequest) -> Result<Value, ModelError> {
+    pub(super) fn work(&mut self, request: SandboxRequest) -> Result<Value, ModelError> {
         Ok(match request {
             SandboxRequest::Tokenizer { vocab, eos } => {
                 let (codec, stop_ids) = Codec::load(&self.dir, vocab, eos)?;

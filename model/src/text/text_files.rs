@@ -1,17 +1,18 @@
 //! The choice of where the tokenizer and the chat template of a directory run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
-use super::sandbox::{IS_SANDBOX_AVAILABLE, SandboxProcess};
+use super::sandbox::{IS_SANDBOX_AVAILABLE, Runner, SandboxProcess};
+use super::sandbox_child::TextServer;
 use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
 
 /// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a
 /// normaliser can double a text twenty times.
 pub struct TextFiles {
-    dir: PathBuf,
-    sandbox: Option<Arc<SandboxProcess>>,
+    pub(super) dir: PathBuf,
+    pub(super) runner: Arc<Runner>,
 }
 
 impl TextFiles {
@@ -26,20 +27,21 @@ impl TextFiles {
     /// # Errors
     /// The process cannot be started.
     pub fn untrusted(dir: &Path) -> Result<TextFiles, ModelError> {
-        let sandbox = match IS_SANDBOX_AVAILABLE.load(Ordering::Relaxed) {
-            true => Some(SandboxProcess::start(dir)?),
-            false => None,
-        };
-        let dir = dir.to_owned();
-        Ok(TextFiles { dir, sandbox })
+        if !IS_SANDBOX_AVAILABLE.load(Ordering::Relaxed) {
+            return Ok(TextFiles::trusted(dir));
+        }
+        Ok(TextFiles {
+            runner: Arc::new(Runner::Sandboxed(SandboxProcess::start(dir)?)),
+            dir: dir.to_owned(),
+        })
     }
 
     /// Opens files that the caller trusts. They run in this process.
     pub fn trusted(dir: &Path) -> TextFiles {
-        TextFiles {
-            dir: dir.to_owned(),
-            sandbox: None,
-        }
+        let dir = dir.to_owned();
+        let server = Box::new(Mutex::new(TextServer::new(dir.clone())));
+        let runner = Arc::new(Runner::Local(server));
+        TextFiles { dir, runner }
     }
 
     /// Reads the tokenizer.
@@ -47,10 +49,7 @@ impl TextFiles {
     /// # Errors
     /// See [`Tokenizer::load`].
     pub fn tokenizer(&self, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
-        match &self.sandbox {
-            None => Tokenizer::load(&self.dir, config),
-            Some(process) => Tokenizer::sandboxed(process, config),
-        }
+        Tokenizer::of(self, config)
     }
 
     /// Reads the chat template.
@@ -58,9 +57,6 @@ impl TextFiles {
     /// # Errors
     /// See [`ChatTemplate::load`].
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
-        match &self.sandbox {
-            None => ChatTemplate::load(&self.dir),
-            Some(process) => ChatTemplate::sandboxed(process),
-        }
+        ChatTemplate::of(self)
     }
 }

@@ -1,16 +1,18 @@
 //! The tokenizer of a model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::Codec;
-use super::sandbox::{Runner, SandboxProcess, SandboxRequest};
-use crate::{ModelConfig, ModelError};
+use serde::de::DeserializeOwned;
+
+use super::sandbox::{Runner, SandboxRequest};
+use crate::{ModelConfig, ModelError, TextFiles};
 
 /// A tokenizer and the ids that end a reply. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
-    runner: Arc<Runner<Codec>>,
+    runner: Arc<Runner>,
+    path: PathBuf,
     stop_ids: Vec<u32>,
 }
 
@@ -23,23 +25,22 @@ impl Tokenizer {
     /// The file cannot be read, the tokenizer belongs to another model (it has ids outside of the model's vocabulary), or it
     /// encodes at random.
     pub fn load(dir: &Path, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
-        let (codec, stop_ids) = Codec::load(dir, config.vocab, config.eos.clone())?;
-        let runner = Arc::new(Runner::Local(codec));
-        Ok(Tokenizer { runner, stop_ids })
+        TextFiles::trusted(dir).tokenizer(config)
     }
 
-    pub(super) fn sandboxed(
-        process: &Arc<SandboxProcess>,
-        config: &ModelConfig,
-    ) -> Result<Tokenizer, ModelError> {
-        let request = SandboxRequest::Tokenizer {
-            vocab: config.vocab,
-            eos: config.eos.clone(),
-        };
-        let path = process.dir().join("tokenizer.json");
-        let stop_ids = process.ask(&path, &request)?;
-        let runner = Arc::new(Runner::Sandboxed(process.clone(), path));
-        Ok(Tokenizer { runner, stop_ids })
+    pub(super) fn of(files: &TextFiles, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
+        let (vocab, eos) = (config.vocab, config.eos.clone());
+        let path = files.dir.join("tokenizer.json");
+        let request = SandboxRequest::Tokenizer { vocab, eos };
+        Ok(Tokenizer {
+            stop_ids: files.runner.ask(&path, request)?,
+            runner: files.runner.clone(),
+            path,
+        })
+    }
+
+    fn ask<T: DeserializeOwned>(&self, request: SandboxRequest) -> Result<T, ModelError> {
+        self.runner.ask(&self.path, request)
     }
 
     /// Returns the token ids of a text. Special tokens in the text are recognised; none are added.
@@ -60,12 +61,8 @@ impl Tokenizer {
     }
 
     fn encode_with(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ModelError> {
-        let request = || SandboxRequest::Encode {
-            text: text.to_owned(),
-            add_special,
-        };
-        let encode = |codec: &Codec| codec.encode(text, add_special);
-        self.runner.run(encode, request)
+        let text = text.to_owned();
+        self.ask(SandboxRequest::Encode { text, add_special })
     }
 
     /// Returns the text of token ids without special tokens.
@@ -73,8 +70,7 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer cannot decode the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
-        let request = || SandboxRequest::Decode(ids.to_vec());
-        self.runner.run(|codec| codec.decode(ids), request)
+        self.ask(SandboxRequest::Decode(ids.to_vec()))
     }
 
     /// The ids that end a reply: those of `config.json`, `generation_config.json` and `tokenizer_config.json`, sorted.
@@ -87,9 +83,7 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn id(&self, token: &str) -> Result<Option<u32>, ModelError> {
-        let request = || SandboxRequest::Id(token.to_owned());
-        let id = |codec: &Codec| Ok(codec.inner.token_to_id(token));
-        self.runner.run(id, request)
+        self.ask(SandboxRequest::Id(token.to_owned()))
     }
 
     /// Returns the tokenizer's spelling of a token, if there is a token of this id.
@@ -97,7 +91,6 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn token(&self, id: u32) -> Result<Option<String>, ModelError> {
-        let token = |codec: &Codec| Ok(codec.inner.id_to_token(id));
-        self.runner.run(token, || SandboxRequest::Token(id))
+        self.ask(SandboxRequest::Token(id))
     }
 }

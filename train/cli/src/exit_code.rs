@@ -16,10 +16,7 @@ use crate::commands::InputError;
 
 /// Returns the exit code. clap uses 2, too.
 pub fn of(error: &anyhow::Error) -> u8 {
-    match error.chain().any(is_input) {
-        true => 2,
-        false => 1,
-    }
+    if error.chain().any(is_input) { 2 } else { 1 }
 }
 
 fn is_input(error: &(dyn StdError + 'static)) -> bool {
@@ -42,10 +39,7 @@ fn is_input(error: &(dyn StdError + 'static)) -> bool {
     }
     if let Some(error) = inner.downcast_ref() {
         use PlayError::{NoPlanes, NoScene, Prompt, Setting};
-        return matches!(
-            error,
-            NoPlanes(_) | NoScene { .. } | Prompt { .. } | Setting(_)
-        );
+        return matches!(error, NoPlanes(_) | NoScene { .. } | Prompt(_) | Setting(_));
     }
     if let Some(error) = inner.downcast_ref() {
         return matches!(error, LearnError::Imitation(_) | LearnError::Network(_));

@@ -1,6 +1,6 @@
 //! Keys of the terminal.
 
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -117,8 +117,6 @@ pub struct ActionKeys<'a, K, W> {
     read_key: K,
     echo: W,
     actions: &'a [String],
-    /// The unread rest of the current line.
-    line: Vec<u8>,
 }
 
 impl<'a, K: FnMut() -> io::Result<Key>, W: Write> ActionKeys<'a, K, W> {
@@ -128,12 +126,11 @@ impl<'a, K: FnMut() -> io::Result<Key>, W: Write> ActionKeys<'a, K, W> {
             read_key,
             echo,
             actions,
-            line: Vec::new(),
         }
     }
 
     /// Returns the next line; an empty one at the end of the input.
-    fn next_line(&mut self) -> io::Result<String> {
+    pub fn next_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         loop {
             match (self.read_key)() {
@@ -178,27 +175,6 @@ impl<'a, K: FnMut() -> io::Result<Key>, W: Write> ActionKeys<'a, K, W> {
     }
 }
 
-impl<K: FnMut() -> io::Result<Key>, W: Write> Read for ActionKeys<'_, K, W> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(buffer)?;
-        self.consume(count);
-        Ok(count)
-    }
-}
-
-impl<K: FnMut() -> io::Result<Key>, W: Write> BufRead for ActionKeys<'_, K, W> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.line.is_empty() {
-            self.line = self.next_line()?.into_bytes();
-        }
-        Ok(&self.line)
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.line.drain(..count);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,9 +185,10 @@ mod tests {
         let mut keys = keys.iter().cloned();
         let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let mut echo = Vec::new();
-        let keys = ActionKeys::new(|| keys.next().ok_or_else(end), &mut echo, &actions);
-        let lines = keys.lines().map(Result::unwrap).collect();
-        (lines, String::from_utf8(echo).unwrap())
+        let mut keys = ActionKeys::new(|| keys.next().ok_or_else(end), &mut echo, &actions);
+        let next = || Some(keys.next_line().unwrap()).filter(|line| !line.is_empty());
+        let lines = std::iter::from_fn(next).map(|line| line.trim_end().to_owned());
+        (lines.collect(), String::from_utf8(echo).unwrap())
     }
 
     const MOVES: [&str; 4] = ["left", "down", "right", "up"];

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use console::{Style, Term};
-use lapwing_env::{Legend, Scenario};
+use lapwing_env::Scenario;
 use lapwing_play::Turn;
 
 use crate::{board, out};
@@ -14,30 +14,27 @@ pub const OTHERS: &str = "The game's own player plays the other sides.";
 
 /// The constant parts of the screen.
 #[derive(Debug)]
-pub struct Screen {
-    /// The roles of the signs on the board, which have colours.
-    pub legend: Legend,
-    pub rules: String,
-    pub keys: String,
-    /// Maximum number of turns.
-    pub limit: usize,
+pub struct Screen<'a> {
+    scenario: &'a dyn Scenario,
+    rules: String,
+    keys: String,
     /// Mean score of earlier games, appended to the status line.
-    pub scores: String,
-    pub in_colour: bool,
+    scores: String,
+    in_colour: bool,
     /// Whether the screen is drawn. The first time, the old content of the terminal is scrolled away.
-    pub is_drawn: Cell<bool>,
+    is_drawn: Cell<bool>,
 }
 
-impl Screen {
-    pub fn new(scenario: &dyn Scenario, keys: String, scores: String) -> Screen {
+impl Screen<'_> {
+    pub fn new(scenario: &dyn Scenario, keys: String, scores: String) -> Screen<'_> {
+        let rules = match scenario.agents() {
+            1 => scenario.rules(),
+            _ => format!("{}\n{OTHERS}", scenario.rules()),
+        };
         Screen {
-            legend: scenario.legend(),
-            rules: match scenario.agents() {
-                1 => scenario.rules(),
-                _ => format!("{}\n{OTHERS}", scenario.rules()),
-            },
+            scenario,
+            rules,
             keys,
-            limit: scenario.step_limit(),
             scores,
             in_colour: console::colors_enabled(),
             is_drawn: Cell::new(false),
@@ -72,7 +69,10 @@ impl Screen {
     /// Returns the status line: score, turns left, and the reward of the last turn.
     fn status(&self, past: &[Turn]) -> String {
         let score = rounded(past.iter().map(|turn| turn.reward).sum());
-        let left = counted(self.limit.saturating_sub(past.len()), "turn");
+        let left = counted(
+            self.scenario.step_limit().saturating_sub(past.len()),
+            "turn",
+        );
         let mut status = format!("score {score}, {left} left");
         if let Some(turn) = past.last() {
             let reply: String = turn.text.chars().take(30).collect();
@@ -89,8 +89,9 @@ impl Screen {
         observation: &str,
         status: &str,
     ) -> Option<String> {
-        let height = |text: &str| board::height(self.legend, text, columns.max(1));
-        let observation = board::aligned(self.legend, &out::visible(observation));
+        let legend = self.scenario.legend();
+        let height = |text: &str| board::height(legend, text, columns.max(1));
+        let observation = board::aligned(legend, &out::visible(observation));
         // Three rows: the input, an answer to an invalid input, and an empty line.
         let mut free = rows.checked_sub(height(&observation)? + height(status)? + 3)?;
         let mut frame = String::new();
@@ -102,7 +103,7 @@ impl Screen {
                 frame += &format!("{text}\n\n");
             }
         }
-        frame += &board::painted(self.legend, &observation, self.in_colour);
+        frame += &board::painted(legend, &observation, self.in_colour);
         let bold = Style::new().bold().force_styling(self.in_colour);
         Some(frame + &format!("\n\n{}\n", bold.apply_to(status)))
     }
@@ -131,17 +132,17 @@ mod tests {
         assert_eq!(rounded(0.1 + 0.2).to_string(), "0.3");
     }
 
-    fn screen() -> Screen {
+    fn game() -> Box<dyn Scenario> {
         let game = lapwing_env::find("2048").unwrap();
-        let scenario = (game.configure)(&serde_json::json!({})).unwrap();
+        (game.configure)(&serde_json::json!({ "step_limit": 20 })).unwrap()
+    }
+
+    fn screen(scenario: &dyn Scenario) -> Screen<'_> {
+        let scores = "; mean of 3 games 0.5".to_owned();
         Screen {
-            legend: scenario.legend(),
             rules: "Slide the tiles.".to_owned(),
-            keys: "Keys: the arrows.".to_owned(),
-            limit: 20,
-            scores: "; mean of 3 games 0.5".to_owned(),
             in_colour: false,
-            is_drawn: Cell::new(false),
+            ..Screen::new(scenario, "Keys: the arrows.".to_owned(), scores)
         }
     }
 
@@ -155,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_window_shows_what_it_has_room_for() {
-        let screen = screen();
+        let game = game();
+        let screen = screen(&*game);
         let status = screen.status(&[turn("up", 0.1), turn("left", 0.2)]);
         let frame = |rows, columns| screen.frame(rows, columns, "2 _\n16 4", &status);
         assert_snapshot!(frame(24, 80).unwrap(), @"
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn untrusted_text_moves_no_cursor() {
-        let frame = screen().frame(24, 80, "\u{1b}[2J", "");
+        let frame = screen(&*game()).frame(24, 80, "\u{1b}[2J", "");
         assert!(!frame.unwrap().contains('\u{1b}'));
     }
 }

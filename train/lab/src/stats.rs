@@ -46,7 +46,6 @@ pub(crate) fn success_interval(games: &[f64], agents: usize) -> [f64; 2] {
     wilson(rate, count * trials)
 }
 
-/// Returns the mean.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -190,7 +190,7 @@ struct ReplyEncoder<'a> {
 impl ReplyEncoder<'_> {
     fn new(prompts: &Prompts, limit: usize) -> Result<ReplyEncoder<'_>, LearnError> {
         let (text, reply) = ("Told.", "Said.");
-        let mut messages = vec![Message::system(text), Message::user(text)];
+        let mut messages = vec![Message::new("system", text), Message::new("user", text)];
         let prompt = prompts.template().render(&messages, true)?;
         let around = match (prompt.find(text), prompt.rfind(text)) {
             (Some(first), Some(last)) => (&prompt[..first], &prompt[last + text.len()..]),
@@ -199,7 +199,7 @@ impl ReplyEncoder<'_> {
         let around = (around.0.to_owned(), around.1.to_owned());
 
         // The stop token that the template writes after a reply.
-        messages.push(Message::assistant(reply));
+        messages.push(Message::new("assistant", reply));
         let whole = prompts.template().render(&messages, false)?;
         let after = whole.rsplit(reply).next().unwrap_or_default();
         let tokenizer = prompts.tokenizer();

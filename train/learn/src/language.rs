@@ -46,7 +46,7 @@ impl LanguageLearner {
         temperature: f64,
     ) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
         let world = &mut self.worlds[world];
-        let referee = world.referee(policy);
+        let referee = Referee::of(&*world.scenario, policy.format_penalty);
         let player = self
             .policy
             .player(&mut world.prompts, temperature, policy.max_new_tokens);

@@ -7,7 +7,7 @@ use lapwing_env::OptionRange::{self, Real, Whole};
 use lapwing_env::Scenario;
 use lapwing_model::ChatTemplate;
 
-use crate::external::{self, GameName};
+use crate::external::{self, Address, GameName};
 use crate::{ReplyForm, SettingError};
 
 lapwing_env::options! {
@@ -49,25 +49,20 @@ impl GameConfig {
     /// Does the same; `section` names the config section in errors.
     fn scenario_in(&self, section: &str) -> Result<Box<dyn Scenario>, SettingError> {
         let own = json(&format!("{section}.options"), &self.options)?;
-        let wrong = |key: &str, found: &str, wanted: String| SettingError::Range {
-            key: format!("{section}.{key}"),
-            found: format!("{found:?}"),
-            wanted,
+        let wrong = |key: &str, found: &str, wanted: String| {
+            SettingError::range(format!("{section}.{key}"), format!("{found:?}"), wanted)
         };
-        let GameName::BuiltIn(name) = &self.name else {
+        let name = self.name.to_string();
+        if self.name.is_external() {
             if let Some(probe) = &self.probe {
                 let wanted = "none: games that live elsewhere have no probes";
                 return Err(wrong("probe", probe, wanted.to_owned()));
             }
-            let scenario = external::configure(&self.name, &own.into());
-            return scenario.map_err(|refused| match refused {
-                external::ExternalError::Options(error) => error.into(),
-                external::ExternalError::Name(wanted) => {
-                    wrong("name", &self.name.without_user(), wanted)
-                }
-            });
-        };
-        let (kind, mut options) = lapwing_env::find_variant(name)?;
+            let address = Address::parse(&self.name)
+                .map_err(|wanted| wrong("name", &self.name.without_user(), wanted))?;
+            return Ok(external::configure(&name, address, &own.into())?);
+        }
+        let (kind, mut options) = lapwing_env::find_variant(&name)?;
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         if let Some(probe) = &self.probe {
@@ -191,12 +186,13 @@ impl PolicyConfig {
             ChatTemplate::is_reserved(name) || ["tools", "documents"].contains(&name.as_str())
         };
         if let Some(name) = self.chat_template_kwargs.keys().find(ours) {
-            return Err(SettingError::Range {
-                key: format!("{SECTION}.{name}"),
-                found: self.chat_template_kwargs[name].to_string(),
-                wanted: "it left out: what the template gets under this name is not free to be set"
-                    .to_owned(),
-            });
+            let (key, found) = (
+                format!("{SECTION}.{name}"),
+                &self.chat_template_kwargs[name],
+            );
+            let wanted =
+                "it left out: what the template gets under this name is not free to be set";
+            return Err(SettingError::range(key, found.to_string(), wanted));
         }
         json(SECTION, &self.chat_template_kwargs)
     }
@@ -222,11 +218,11 @@ fn json_value(key: &str, value: &toml::Value) -> Result<serde_json::Value, Setti
         toml::Value::Boolean(is) => (*is).into(),
         toml::Value::Float(number) if number.is_finite() => (*number).into(),
         toml::Value::Float(_) => {
-            return Err(SettingError::Range {
-                key: key.to_owned(),
-                found: value.to_string(),
-                wanted: "a finite number".to_owned(),
-            });
+            return Err(SettingError::range(
+                key,
+                value.to_string(),
+                "a finite number",
+            ));
         }
         toml::Value::Datetime(date) => date.to_string().into(),
         toml::Value::Array(items) => {

@@ -1,7 +1,5 @@
 //! Errors of play. Each text names the thing and, where there is one, the fix.
 
-use std::path::PathBuf;
-
 use lapwing_env::{GameError, OptionsError, UnknownGame};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
@@ -33,13 +31,8 @@ pub enum PlayError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A prompt template.
-    #[error("the prompt template {}: {problem}", path.display())]
-    Prompt {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error("the prompt template {0}")]
+    Prompt(String),
     /// A config section that names no playable game.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -76,4 +69,15 @@ pub enum SettingError {
     /// The game does not have such an option.
     #[error(transparent)]
     Options(#[from] OptionsError),
+}
+
+impl SettingError {
+    pub(crate) fn range(
+        key: impl Into<String>,
+        found: impl Into<String>,
+        wanted: impl Into<String>,
+    ) -> SettingError {
+        let (key, found, wanted) = (key.into(), found.into(), wanted.into());
+        SettingError::Range { key, found, wanted }
+    }
 }

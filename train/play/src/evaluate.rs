@@ -8,22 +8,8 @@ use crate::metrics::{Baselines, PlayMetrics};
 use crate::players::scripted::{RandomPlayer, ScriptedPlayer};
 use crate::{Episode, Player, Referee, Seat};
 
-/// Plays on these seats with one player, which takes all sides in a game of several agents.
-///
-/// # Errors
-/// If the game or the player fails.
-pub fn play_evaluation(
-    scenario: &dyn Scenario,
-    referee: &Referee,
-    seats: &[Seat],
-    player: &mut dyn Player,
-    progress: &dyn Progress,
-) -> Result<Vec<Episode>, PlayError> {
-    play_against(scenario, referee, seats, player, &mut [], progress)
-}
-
-/// Plays on these seats with one player against others. Sides are assigned in turn, starting with this player. Returns
-/// only its own episodes.
+/// Plays on these seats with one player against others, or without others on all sides. Sides are assigned in turn,
+/// starting with this player. Returns only its own episodes.
 ///
 /// # Errors
 /// If the game or a player fails.
@@ -145,7 +131,7 @@ mod tests {
             format_penalty: 1.0,
         };
         let play = |player: &mut dyn Player| {
-            let episodes = play_evaluation(&*lake, &referee, &seats, player, &()).unwrap();
+            let episodes = play_against(&*lake, &referee, &seats, player, &mut [], &()).unwrap();
             PlayMetrics::of(lake.actions(), &episodes)
         };
         let (scripted, random) = (

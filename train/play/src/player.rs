@@ -2,8 +2,9 @@
 
 use lapwing_env::Game;
 
+use crate::AgentView;
 use crate::PlayError;
-use crate::episode::{Sampled, Turn};
+use crate::episode::Sampled;
 use crate::reply::UnreadReason;
 
 /// A request for the action of one agent.
@@ -12,14 +13,10 @@ pub struct ActionRequest<'a> {
     pub episode: usize,
     /// Index of the turn.
     pub turn: usize,
-    /// The seed of the player's random choices in this episode.
-    pub seed: u64,
+    /// The observation, the earlier turns and the seed.
+    pub seen: AgentView<'a>,
     /// The words for the actions.
     pub actions: &'a [String],
-    /// The agent's observation.
-    pub observation: &'a str,
-    /// Its earlier turns.
-    pub past: &'a [Turn],
     /// The game, for players that are part of it. Players under evaluation use only the observation.
     pub game: &'a dyn Game,
     /// Index of the agent in its game.

@@ -138,7 +138,7 @@ impl Verdict {
 mod tests {
     use super::*;
     use crate::Referee;
-    use crate::evaluate::play_evaluation;
+    use crate::evaluate::play_against;
     use crate::players::scripted::{RandomPlayer, ScriptedPlayer, word};
     use crate::scenes::Scenes;
 
@@ -158,12 +158,9 @@ mod tests {
         let scenario = (kind.configure)(&options).unwrap();
         let scenes = Scenes::of(&*scenario).unwrap();
         let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: 1.0,
-        };
+        let referee = Referee::of(&*scenario, 1.0);
         let mut probed = ProbedPlayer::new(player);
-        play_evaluation(&*scenario, &referee, &seats, &mut probed, &()).unwrap();
+        play_against(&*scenario, &referee, &seats, &mut probed, &mut [], &()).unwrap();
         probed.verdict()
     }
 

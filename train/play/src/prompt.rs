@@ -93,12 +93,8 @@ impl Prompts {
                 let wanted = format!(
                     "a form without characters that the model's tokenizer lacks: it writes {written:?}"
                 );
-                return Err(SettingError::Range {
-                    key: "policy.reply".to_owned(),
-                    found: format!("{reply:?}"),
-                    wanted,
-                }
-                .into());
+                let found = format!("{reply:?}");
+                return Err(SettingError::range("policy.reply", found, wanted).into());
             }
             longest = longest.max(Some((ids.len(), reply)));
         }
@@ -106,12 +102,8 @@ impl Prompts {
             let wanted = format!(
                 "at least {tokens}, because the reply {reply:?} takes as many tokens of this model: --set policy.max_new_tokens={tokens}"
             );
-            return Err(SettingError::Range {
-                key: "policy.max_new_tokens".to_owned(),
-                found: most.to_string(),
-                wanted,
-            }
-            .into());
+            let (key, found) = ("policy.max_new_tokens", most.to_string());
+            return Err(SettingError::range(key, found, wanted).into());
         }
         Ok(longest)
     }

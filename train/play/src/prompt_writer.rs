@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use lapwing_env::Scenario;
 use lapwing_model::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, Message, read_text};
 
+use serde_json::{Map, Value};
+
 use crate::PlayError;
 use crate::config::PolicyConfig;
 use crate::episode::{Episode, Turn};
-use crate::player::{ActionRequest, Reply};
+use crate::player::Reply;
 use crate::reply::{self, ReplyForm};
 use crate::seeds;
 
@@ -16,24 +18,6 @@ use crate::seeds;
 const USUAL: &str = include_str!("prompt.jinja");
 /// The name by which other templates extend it.
 const USUAL_NAME: &str = "usual";
-/// The blocks of a template.
-const BLOCKS: [&str; 6] = [
-    "system",
-    "user",
-    "rules",
-    "actions",
-    "observation",
-    "format",
-];
-/// The variables of a template.
-const VARIABLES: [&str; 6] = [
-    "game",
-    "rules",
-    "actions",
-    "takes_text",
-    "reply",
-    "observation",
-];
 /// The maximum number of instructions of a template. The default one takes less than a hundred.
 const FUEL: u64 = 1_000_000;
 /// The maximum number of bytes of a prompt.
@@ -48,7 +32,7 @@ pub struct AgentView<'a> {
     pub observation: &'a str,
     /// the earlier turns, from the first
     pub past: &'a [Turn],
-    /// the episode's seed, which selects the template
+    /// the seed of the player's random choices in this episode, which also selects the template
     pub seed: u64,
 }
 
@@ -69,17 +53,6 @@ impl<'a> AgentView<'a> {
             observation: played.map_or(&episode.last, |turn| &turn.observation),
             past: &episode.turns[..turn],
             seed: episode.seed,
-        }
-    }
-}
-
-impl ActionRequest<'_> {
-    /// Returns the inputs of this request.
-    pub fn seen(&self) -> AgentView<'_> {
-        AgentView {
-            observation: self.observation,
-            past: self.past,
-            seed: self.seed,
         }
     }
 }
@@ -114,13 +87,8 @@ impl PromptWriter {
     pub fn new(scenario: &dyn Scenario, policy: &PolicyConfig) -> Result<PromptWriter, PlayError> {
         let mut templates = Vec::new();
         for path in &policy.templates {
-            let text = read_text(path, LONGEST).map_err(|error| {
-                let (text, path) = (error.to_string(), path.clone());
-                let prefix = format!("{}: ", path.display());
-                let why = text.strip_prefix(&prefix).unwrap_or(&text);
-                let problem = format!("{why} (policy.templates)");
-                PlayError::Prompt { path, problem }
-            })?;
+            let text = read_text(path, LONGEST)
+                .map_err(|error| PlayError::Prompt(format!("{error} (policy.templates)")))?;
             templates.push(PromptTemplate::parse(path.clone(), text)?);
         }
         if templates.is_empty() {
@@ -167,13 +135,13 @@ impl PromptWriter {
     pub fn messages(&self, seen: &AgentView<'_>) -> Result<Vec<Message>, PlayError> {
         let template = &self.templates[self.wording(seen.seed)];
         let (system, user) = self.render(template, seen.observation)?;
-        let mut messages = vec![Message::system(system)];
+        let mut messages = vec![Message::new("system", system)];
         for turn in self.shown_history(seen) {
             let (_, user) = self.render(template, &turn.observation)?;
-            messages.push(Message::user(user));
-            messages.push(Message::assistant(&turn.text));
+            messages.push(Message::new("user", user));
+            messages.push(Message::new("assistant", &turn.text));
         }
-        messages.push(Message::user(user));
+        messages.push(Message::new("user", user));
         Ok(messages)
     }
 
@@ -216,8 +184,9 @@ impl PromptWriter {
             "observation": observation,
         });
         let blocks = ["system", "user"];
-        let rendered = template.jinja.render_blocks("prompt", variables, &blocks);
-        let mut parts = rendered.map_err(|e| template.refused(&e))?.1.into_iter();
+        let rendered = template.jinja.render_blocks("prompt", &variables, &blocks);
+        let rendered = rendered.map_err(|e| template.refused(&e, &variables));
+        let mut parts = rendered?.1.into_iter();
         let mut part = || parts.next().expect("both are asked for");
         Ok((part(), part()))
     }
@@ -238,15 +207,17 @@ impl PromptTemplate {
         let usual = jinja.add(USUAL_NAME, USUAL.to_owned());
         let added = usual.and_then(|()| jinja.add("prompt", text));
         let template = PromptTemplate { path, jinja };
-        added.map_err(|error| template.refused(&error))?;
+        added.map_err(|error| template.refused(&error, &Value::Null))?;
         Ok(template)
     }
 
     /// Adds advice if the error's text does not suggest a fix.
-    fn refused(&self, error: &JinjaError) -> PlayError {
+    fn refused(&self, error: &JinjaError, variables: &Value) -> PlayError {
         let cure = match error.kind {
             JinjaErrorKind::UndefinedError => {
-                format!("; the variables are {}", VARIABLES.join(", "))
+                let names = variables.as_object().into_iter().flat_map(Map::keys);
+                let names: Vec<&str> = names.map(String::as_str).collect();
+                format!("; the variables are {}", names.join(", "))
             }
             JinjaErrorKind::TemplateNotFound => {
                 format!("; the only template that others may extend is {USUAL_NAME:?}")
@@ -259,28 +230,28 @@ impl PromptTemplate {
             JinjaErrorKind::OutOfFuel => "; is there a loop in a loop?".to_owned(),
             _ => String::new(),
         };
-        PlayError::Prompt {
-            path: self.path.clone(),
-            problem: format!("{error}{cure}"),
-        }
+        PlayError::Prompt(format!("{}: {error}{cure}", self.path.display()))
     }
 }
 
 /// An unknown block would be ignored silently.
 fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
-    for (at, _) in text.match_indices("{%") {
-        let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
-        let Some(name) = tag.strip_prefix("block ") else {
-            continue;
-        };
-        let name = name.trim_start();
-        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-        let name = &name[..end.unwrap_or(0)];
-        if !BLOCKS.contains(&name) {
-            let (path, known) = (path.to_owned(), BLOCKS.join(", "));
-            let problem = format!("there is no part called {name:?}; the blocks are {known}");
-            return Err(PlayError::Prompt { path, problem });
-        }
+    let (path, known) = (path.display(), blocks(USUAL));
+    match blocks(text).into_iter().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(PlayError::Prompt(format!(
+            "{path}: there is no part called {name:?}; the blocks are {}",
+            known.join(", ")
+        ))),
     }
-    Ok(())
+}
+
+fn blocks(text: &str) -> Vec<&str> {
+    let name = |(at, _)| {
+        let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
+        let name = tag.strip_prefix("block ")?.trim_start();
+        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+        Some(&name[..end.unwrap_or(0)])
+    };
+    text.match_indices("{%").filter_map(name).collect()
 }

@@ -5,10 +5,10 @@
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 
-use crate::PlayError;
 use crate::episode::{Episode, EpisodeEnd, Turn};
 use crate::player::{ActionRequest, Player, Reply};
 use crate::seeds;
+use crate::{AgentView, PlayError};
 
 /// The rules of the referee.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,10 +30,18 @@ pub struct Seat {
     pub reply: u64,
 }
 
-/// The seat of a game that failed, and the error.
 type FailedSeat = (usize, GameError);
 
 impl Referee {
+    /// Returns the rules of this game with this penalty.
+    pub fn of(scenario: &dyn Scenario, format_penalty: f64) -> Referee {
+        let step_limit = scenario.step_limit();
+        Referee {
+            step_limit,
+            format_penalty,
+        }
+    }
+
     /// Plays one game for each seat, all at once. A game of n agents makes n adjacent episodes; those of the first seat
     /// come first. Agent a is played by `players[a % players.len()]`, so one player can take all sides, and two can
     /// meet. `watch` sees all episodes after each round.
@@ -188,14 +196,11 @@ fn ask<'a>(
     turn: usize,
 ) -> ActionRequest<'a> {
     let (agents, episode) = (scenario.agents(), &episodes[number]);
-    let observation = episode.turns.get(turn).map(|turn| &turn.observation);
     ActionRequest {
         episode: number,
         turn,
-        seed: episode.seed,
+        seen: AgentView::turn(episode, turn),
         actions: scenario.actions(),
-        observation: observation.unwrap_or(&episode.last),
-        past: &episode.turns[..turn],
         game: &*games[number / agents],
         agent: number % agents,
     }

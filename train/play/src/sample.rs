@@ -94,7 +94,7 @@ pub struct EpisodeOrigin<'a> {
 }
 
 impl KeptEpisode {
-    /// Makes the record of an episode.
+    /// Makes the record of an episode. Only our models have prompts.
     ///
     /// # Errors
     /// If a template fails.
@@ -102,29 +102,24 @@ impl KeptEpisode {
         episode: &Episode,
         place: EpisodeOrigin<'_>,
         actions: &[String],
-        prompts: &Prompts,
+        prompts: Option<&Prompts>,
     ) -> Result<KeptEpisode, PlayError> {
-        let mut sample = KeptEpisode::played(episode, place, actions);
-        for (number, turn) in sample.turns.iter_mut().enumerate() {
-            turn.prompt = prompts.text(&AgentView::turn(episode, number))?;
-        }
-        Ok(sample)
-    }
-
-    /// Does the same without prompts, for a player that is not one of our models.
-    pub fn played(episode: &Episode, place: EpisodeOrigin<'_>, actions: &[String]) -> KeptEpisode {
-        let turn = |turn: &crate::Turn| KeptTurn {
-            observation: turn.observation.clone(),
-            prompt: String::new(),
-            messages: Vec::new(),
-            reply: turn.text.clone(),
-            action: turn.action.map(|action| actions[action].clone()),
-            unread: turn.unread,
-            reward: turn.reward,
-            shaping: turn.shaping,
-            advantage: None,
+        let turn = |(number, turn): (usize, &crate::Turn)| {
+            let prompt = prompts.map(|prompts| prompts.text(&AgentView::turn(episode, number)));
+            Ok(KeptTurn {
+                observation: turn.observation.clone(),
+                prompt: prompt.transpose()?.unwrap_or_default(),
+                messages: Vec::new(),
+                reply: turn.text.clone(),
+                action: turn.action.map(|action| actions[action].clone()),
+                unread: turn.unread,
+                reward: turn.reward,
+                shaping: turn.shaping,
+                advantage: None,
+            })
         };
-        KeptEpisode {
+        let turns = episode.turns.iter().enumerate().map(turn);
+        Ok(KeptEpisode {
             step: place.step,
             purpose: place.purpose,
             game: place.game.map(str::to_owned),
@@ -136,9 +131,9 @@ impl KeptEpisode {
             chosen: None,
             success: episode.success,
             truncated: episode.is_truncated(),
-            turns: episode.turns.iter().map(turn).collect(),
+            turns: turns.collect::<Result<_, PlayError>>()?,
             last: episode.last.clone(),
-        }
+        })
     }
 
     /// Adds the conversation before each reply, so that another model can imitate the episode.

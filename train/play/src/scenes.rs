@@ -17,7 +17,8 @@ const DRAWS: usize = 10_000;
 /// The divided scenes of one game.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenes {
-    divided: bool,
+    /// whether training and evaluation have separate scenes
+    pub divided: bool,
 }
 
 impl Scenes {
@@ -34,11 +35,6 @@ impl Scenes {
         Ok(Scenes {
             divided: (1..PROBES).contains(&kept),
         })
-    }
-
-    /// Returns whether training and evaluation have separate scenes.
-    pub fn divided(&self) -> bool {
-        self.divided
     }
 
     /// Returns a training scene: the first that `draw` gives for 0, 1, 2, ... and that is not held out.
@@ -156,7 +152,7 @@ mod tests {
         ] {
             let scenario = game(name, &options);
             let scenes = Scenes::of(&*scenario).unwrap();
-            assert!(scenes.divided());
+            assert!(scenes.divided);
             let seats = scenes.evaluation(&*scenario, 1, 200).unwrap();
             let examined: HashSet<String> = seats
                 .iter()
@@ -255,7 +251,7 @@ mod tests {
     fn a_game_with_one_scene_is_not_divided() {
         let lake = game("frozen-lake", &json!({ "map": ["SF", "HG"] }));
         let scenes = Scenes::of(&*lake).unwrap();
-        assert!(!scenes.divided());
+        assert!(!scenes.divided);
         assert_eq!(
             scenes.training(&*lake, |attempt| attempt as u64).unwrap(),
             0

@@ -5,6 +5,8 @@ use lapwing_tensor::random::Random;
 /// Returns the seed `name` with these numbers, derived from a run's seed. Different names or numbers give unrelated
 /// seeds.
 pub fn derive(seed: u64, name: &str, numbers: &[usize]) -> u64 {
+    // The first number of a state's stream: unlike `mix` alone, it does not map 0 to 0.
+    let stir = |state| Random::new(state).next_u64();
     let mut state = seed;
     for byte in name.bytes() {
         state = stir(state ^ u64::from(byte));
@@ -14,11 +16,6 @@ pub fn derive(seed: u64, name: &str, numbers: &[usize]) -> u64 {
         state = stir(state ^ !(*number as u64));
     }
     state
-}
-
-/// The first number of a state's stream: unlike [`lapwing_tensor::random::mix`] alone, it does not map 0 to 0.
-fn stir(state: u64) -> u64 {
-    Random::new(state).next_u64()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::config::{GameConfig, MixConfig, PolicyConfig};
 use crate::prompt::Prompts;
 use crate::scenes::Scenes;
 use crate::seeds;
-use crate::{AgentView, PromptWriter, Referee};
+use crate::{AgentView, PromptWriter};
 
 /// A game with its scenes and prompts.
 pub struct World {
@@ -24,7 +24,6 @@ pub struct World {
     pub scenes: Scenes,
     /// its prompts
     pub prompts: Prompts,
-    /// the steps in which it is played
     steps: Range<usize>,
     /// its share of a step's groups
     share: f64,
@@ -79,14 +78,6 @@ impl World {
             }
         }
         0
-    }
-
-    /// Returns the referee of its episodes.
-    pub fn referee(&self, policy: &PolicyConfig) -> Referee {
-        Referee {
-            step_limit: self.scenario.step_limit(),
-            format_penalty: policy.format_penalty,
-        }
     }
 
     /// Returns the prompts of the first turn on these scenes.

@@ -139,7 +139,8 @@ impl Learner for LanguageLearner {
         let world = &self.worlds[world];
         let game = is_mixed_in.then_some(&*world.name);
         let (place, actions) = (EpisodeOrigin { game, ..place }, world.scenario.actions());
-        Ok(KeptEpisode::of(episode, place, actions, &world.prompts)?)
+        let prompts = Some(&world.prompts);
+        Ok(KeptEpisode::of(episode, place, actions, prompts)?)
     }
 
     fn updates(&self) -> u64 {
@@ -225,7 +226,8 @@ impl Learner for NetworkLearner {
         place: EpisodeOrigin<'_>,
         episode: &Episode,
     ) -> Result<KeptEpisode, Error> {
-        Ok(KeptEpisode::played(episode, place, self.scenario.actions()))
+        let actions = self.scenario.actions();
+        Ok(KeptEpisode::of(episode, place, actions, None)?)
     }
 
     fn updates(&self) -> u64 {

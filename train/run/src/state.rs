@@ -277,18 +277,6 @@ impl State {
         Ok(learner.play(&self.config.policy, world, seats, temperature, progress)?)
     }
 
-    /// Reads an adapter for the loaded model, for playing.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is for another model.
-    pub fn adapter(&self, hub: Option<&Hub>, dir: &Path) -> Result<Adapter, Error> {
-        let files = Files::of(&self.config.model.source()?, hub, &())?;
-        Ok(Adapter::frozen(
-            &self.learner.policy.model,
-            &files.adapter(dir)?,
-        ))
-    }
-
     /// Returns whether the model itself is trained instead of an adapter.
     pub fn trains_model(&self) -> bool {
         self.learner.companions.is_some()

@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::{Config, Error, checkpoint, samples};
 use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::Progress;
-use lapwing_play::evaluate::{baselines, play_evaluation};
+use lapwing_play::evaluate::{baselines, play_against};
 use lapwing_play::metrics::PlayMetrics;
 
 /// How training ended.
@@ -196,7 +196,7 @@ fn evaluate<L: Learner>(
         let baselines = baselines(scenario, &referee, &seats, config.eval.seed)?;
         records.push(Record::Baselines(baselines));
     }
-    let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
+    let episodes = play_against(scenario, &referee, &seats, &mut *player, &mut [], progress)?;
     let play = PlayMetrics::of(scenario.actions(), &episodes);
     let (score, agents) = (play.return_mean, scenario.agents());
     records.push(Record::Evaluation(Evaluation {
@@ -237,7 +237,7 @@ fn test<L: Learner>(
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
         let (scenario, referee, mut player) = state.learner.player(&config);
-        let episodes = play_evaluation(scenario, &referee, &seats, &mut *player, progress)?;
+        let episodes = play_against(scenario, &referee, &seats, &mut *player, &mut [], progress)?;
         results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);

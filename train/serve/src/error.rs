@@ -74,12 +74,6 @@ impl ApiError {
         ApiError::status(503, "server_stopping", "the server is stopping")
     }
 
-    /// Whether the same request may succeed later.
-    pub(crate) fn is_temporary(&self) -> bool {
-        matches!(self.status, 429 | 503)
-    }
-
-    /// Returns the response body.
     pub(crate) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,
@@ -90,7 +84,6 @@ impl ApiError {
     }
 }
 
-/// Returns the text of an error without the path of a file.
 fn without_path(error: &ModelError) -> String {
     match error {
         ModelError::File { problem, .. } => problem.clone(),

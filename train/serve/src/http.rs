@@ -20,7 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lapwing_model::{BatchRequest, GenerationRequest, ModelError, SamplingOptions};
+use lapwing_model::{BatchRequest, GenerationRequest, SamplingOptions};
 use lapwing_tensor::random::mix;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -53,16 +53,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long connections, and then the model thread, may take to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(700);
 
-/// The server cannot run, or ended because of an error.
-#[derive(Debug)]
-pub enum ServeError {
-    /// The system has no more sockets, threads or timers.
-    System(io::Error),
-    /// The model or the device has failed.
-    Model(ModelError),
-    /// The model thread has panicked.
-    Panic,
-}
+/// The server cannot run, or ended because of an error of the system or the model.
+pub type ServeError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves the model until `stop` is set or the device fails. Requests in progress end with an error then.
 ///
@@ -90,9 +82,8 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
     let model = ModelThread::new(options, requests);
     let model = thread::Builder::new()
         .name("model".to_owned())
-        .spawn(|| model.run())
-        .map_err(ServeError::System)?;
-    accept(listener, server, &model).map_err(ServeError::System)?;
+        .spawn(|| model.run())?;
+    accept(listener, server, &model)?;
     let stopped = Instant::now();
     while !model.is_finished() {
         if stopped.elapsed() > SHUTDOWN_GRACE {
@@ -100,8 +91,8 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let ended = model.join().map_err(|_| ServeError::Panic)?;
-    ended.map_err(ServeError::Model)
+    let ended = model.join();
+    Ok(ended.map_err(|_| "the model thread has panicked")??)
 }
 
 struct Server {
@@ -202,7 +193,8 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
 fn refusal(error: &ApiError) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(error.status).expect("one of ours");
     let mut response = complete(status, &error.body());
-    if error.is_temporary() {
+    // The same request may succeed later.
+    if matches!(error.status, 429 | 503) {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -510,7 +502,6 @@ fn random_number() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Returns the seconds since 1970.
 fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -19,7 +19,6 @@ use super::detokenizer::{Detokenizer, ReplyPiece, ReplyToken};
 use super::error::ApiError;
 use super::options::ServeOptions;
 
-/// A reply to generate.
 pub(crate) struct ReplyRequest {
     pub(crate) joining: BatchRequest,
     /// Index among the replies of its request.
@@ -64,9 +63,7 @@ pub(crate) struct ModelThread {
     token_texts: HashMap<u32, String>,
 }
 
-/// A reply in progress.
 struct RunningReply {
-    /// Number in the batch.
     number: u64,
     request: ReplyRequest,
     text: Detokenizer,

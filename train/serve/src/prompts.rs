@@ -9,7 +9,6 @@ use super::request::{CompletionRequest, Input, Prompt};
 /// tokenizer spends time on it.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
-/// Encodes prompts.
 pub(crate) struct PromptEncoder {
     pub(crate) tokenizer: Tokenizer,
     /// Without a template, conversations are refused.
@@ -20,14 +19,12 @@ pub(crate) struct PromptEncoder {
     pub(crate) context: usize,
 }
 
-/// A prompt in tokens.
 pub(crate) struct EncodedPrompt {
     pub(crate) ids: Vec<u32>,
     pub(crate) max_new_tokens: usize,
 }
 
 impl PromptEncoder {
-    /// Encodes and checks the prompts of a request.
     pub(crate) fn encode(
         &self,
         request: &CompletionRequest,

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, shown};
 
-/// A parsed request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CompletionRequest {
     pub(crate) model: String,
@@ -78,7 +77,6 @@ fn has_no_effect(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Parses a request to /v1/chat/completions.
 pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     let messages = fields.needed("messages", "a list of messages", |v| v.as_array().cloned())?;
@@ -106,7 +104,6 @@ pub(crate) fn chat(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     fields.finish(input, new.or(old), likeliest, false)
 }
 
-/// Parses a request to /v1/completions.
 pub(crate) fn completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = RequestFields::of(body)?;
     const WANTED: &str = "a text, a list of texts, a list of token ids, or a list of such lists";
@@ -180,8 +177,7 @@ fn message(i: usize, value: Value) -> Result<Message, ApiError> {
         let problem = "wanted a text, or a list of parts of the type text, the only type that this model reads";
         return wrong(".content", problem);
     };
-    let role = role.to_owned();
-    Ok(Message { role, content })
+    Ok(Message::new(role, content))
 }
 
 /// The fields of a request that are not parsed yet.
@@ -441,7 +437,7 @@ mod tests {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         let said =
             content(json!({"role": "developer", "content": parts, "tool_calls": []})).unwrap();
-        assert_eq!(said.input, Input::Chat(vec![Message::system("ab")]));
+        assert_eq!(said.input, Input::Chat(vec![Message::new("system", "ab")]));
         for (message, at) in [
             (json!({"role": "tool", "content": "a"}), ".role"),
             (json!({"content": "a"}), ".role"),

@@ -6,14 +6,12 @@ use serde_json::{Map, Value, json};
 use super::detokenizer::{ReplyPiece, ReplyToken};
 use super::model_thread::ReplyPart;
 
-/// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Endpoint {
     Chat,
     Completion,
 }
 
-/// Builds the response to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseBuilder {
     pub(crate) endpoint: Endpoint,
@@ -51,10 +49,9 @@ impl ResponseBuilder {
             ),
             Endpoint::Completion => ("text", json!(text)),
         };
-        let mut choice = json!({"index": reply.index, name: value});
-        choice["logprobs"] = self.log_probs(&reply.piece.tokens);
-        choice["finish_reason"] = reason(reply.end.map(|(finish, _)| finish));
-        choice
+        let log_probs = self.log_probs(&reply.piece.tokens);
+        let finish = reason(reply.end.map(|(finish, _)| finish));
+        json!({"index": reply.index, name: value, "logprobs": log_probs, "finish_reason": finish})
     }
 
     /// Returns the chunk before the first piece of a reply, if there is one.
@@ -77,12 +74,13 @@ impl ResponseBuilder {
             Endpoint::Chat => ("delta", json!({"content": piece.text})),
             Endpoint::Completion => ("text", json!(piece.text)),
         };
-        let mut choice = json!({"index": index, name: value});
-        choice["logprobs"] = match piece.tokens.is_empty() {
+        let log_probs = match piece.tokens.is_empty() {
             true => Value::Null,
             false => self.log_probs(&piece.tokens),
         };
-        choice["finish_reason"] = reason(finish);
+        let finish = reason(finish);
+        let choice =
+            json!({"index": index, name: value, "logprobs": log_probs, "finish_reason": finish});
         self.chunk(vec![choice])
     }
 

@@ -87,7 +87,6 @@ impl EventStream {
     }
 }
 
-/// Formats a server-sent event.
 fn sent(chunk: &Value) -> Bytes {
     format!("data: {chunk}\n\n").into()
 }

@@ -77,21 +77,18 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
                 let problem =
                     "the model's shape or tokenizer differs; evaluate it by itself (--model)";
-                return Err(InputError::new(dir.display().to_string(), problem).into());
+                return Err(InputError::new(dir.display(), problem).into());
             }
             (files.load(gpu, progress)?, None)
         }
-        Trained::Adapter(_) if initial.source()? == state.config.model.source()? => {
-            let model = state.learner.policy.model.clone();
-            (
-                model,
-                Some(state.adapter(hub(), &args::adapter("--against", dir)?)?),
-            )
-        }
         Trained::Adapter(_) => {
-            let files = Files::of(&initial.source()?, hub(), progress)?;
+            let source = initial.source()?;
+            let files = Files::of(&source, hub(), progress)?;
             let stored = files.adapter(&args::adapter("--against", dir)?)?;
-            let model = files.load(gpu, progress)?;
+            let model = match source == state.config.model.source()? {
+                true => state.learner.policy.model.clone(),
+                false => files.load(gpu, progress)?,
+            };
             let adapter = Adapter::frozen(&model, &stored);
             (model, Some(adapter))
         }

@@ -1,13 +1,13 @@
 //! `lapwing play --human`: a game played by a person, on a board that is redrawn in place or line by line.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use console::Term;
 use lapwing_env::Scenario;
-use lapwing_play::players::human::{HumanPlayer, help, in_lines};
+use lapwing_play::players::human::{HumanPlayer, help};
 use lapwing_play::players::scripted::ScriptedPlayer;
-use lapwing_play::{Episode, Player, Referee, Turn};
+use lapwing_play::{ActionRequest, Episode, Player, Referee, Turn};
 
 use super::human_scores;
 use super::play::{ending, seat};
@@ -22,7 +22,7 @@ pub fn play(arguments: &args::PlayArgs) -> Result<()> {
     let seed = arguments.seed;
     let played = match io::stdin().is_terminal() && io::stdout().is_terminal() {
         true => in_terminal(scenario, seed)?,
-        false => in_turns(scenario, seed, io::stdin().lock(), out::shown(), None)?,
+        false => in_turns(scenario, seed, typed, out::shown(), None)?,
     };
     match played {
         Some(episode) => record(scenario, seed, &episode, &mut out::shown()),
@@ -45,21 +45,27 @@ fn in_terminal(scenario: &dyn Scenario, seed: u64) -> Result<Option<Episode>> {
     let screen = Screen::new(scenario, keys, scores.unwrap_or_default());
     let screen = (!console::is_dumb()).then_some((&screen, &term));
     if scenario.takes_text() {
-        return in_turns(scenario, seed, io::stdin().lock(), shown, screen);
+        return in_turns(scenario, seed, typed, shown, screen);
     }
     // Raw, so that Ctrl-C is a key that ends the game like q.
-    let keys = ActionKeys::new(|| term.read_key_raw(), term.clone(), scenario.actions());
-    in_turns(scenario, seed, keys, shown, screen)
+    let mut keys = ActionKeys::new(|| term.read_key_raw(), term.clone(), scenario.actions());
+    in_turns(scenario, seed, || keys.next_line(), shown, screen)
+}
+
+/// Returns a line of standard input.
+fn typed() -> io::Result<String> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map(|_| line)
 }
 
 /// Plays a game in which every line of input is an action. Returns its episode, or `None` if the person left. Without a
 /// screen, everything is written in lines.
-fn in_turns(
+fn in_turns<W: Write>(
     scenario: &dyn Scenario,
     seed: u64,
-    input: impl BufRead,
-    mut out: impl Write,
-    screen: Option<(&Screen, &Term)>,
+    read_line: impl FnMut() -> io::Result<String>,
+    mut out: W,
+    screen: Option<(&Screen<'_>, &Term)>,
 ) -> Result<Option<Episode>> {
     let limit = scenario.step_limit();
     if screen.is_none() {
@@ -74,22 +80,25 @@ fn in_turns(
         }
     }
 
-    let mut human = HumanPlayer::new(scenario, input, &mut out, |out, ask| match screen {
-        Some((screen, term)) => screen.draw(term, ask.observation, ask.past),
+    let show = |out: &mut &mut W, ask: &ActionRequest<'_>| match screen {
+        Some((screen, term)) => screen.draw(term, ask.seen.observation, ask.seen.past),
         None => {
-            tell(out, ask.past)?;
-            in_lines(out, ask)
+            tell(out, ask.seen.past)?;
+            writeln!(out, "\n{}", ask.seen.observation)
         }
-    });
+    };
+    let mut human = HumanPlayer {
+        scenario,
+        read_line,
+        out: &mut out,
+        show,
+    };
     let mut others: Vec<ScriptedPlayer> = Vec::new();
     others.resize_with(scenario.agents() - 1, ScriptedPlayer::default);
     let mut players: Vec<&mut dyn Player> = vec![&mut human];
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     // The person repeats an invalid reply, so it costs nothing.
-    let referee = Referee {
-        step_limit: limit,
-        format_penalty: 0.0,
-    };
+    let referee = Referee::of(scenario, 0.0);
     let episode = referee.play(scenario, &[seat(seed)], &mut players, &mut |_| ())?;
     let episode = episode.into_iter().next().expect("one for each agent");
     let is_over = episode.ending.is_some();
@@ -105,7 +114,6 @@ fn in_turns(
     Ok(is_over.then_some(episode))
 }
 
-/// Writes the reward of the last turn.
 fn tell(out: &mut impl Write, past: &[Turn]) -> io::Result<()> {
     past.last().map_or(Ok(()), |turn| {
         writeln!(out, "{}: reward {}", turn.text, turn.reward)
@@ -147,7 +155,9 @@ mod tests {
 
     fn played(input: &str) -> String {
         let mut out = Vec::new();
-        in_turns(&*lake(), 1, input.as_bytes(), &mut out, None).unwrap();
+        let mut lines = input.split_inclusive('\n').map(str::to_owned);
+        let read_line = || Ok(lines.next().unwrap_or_default());
+        in_turns(&*lake(), 1, read_line, &mut out, None).unwrap();
         String::from_utf8(out).unwrap()
     }
 

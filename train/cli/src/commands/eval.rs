@@ -9,7 +9,7 @@ use lapwing_env::Scenario;
 use lapwing_lab::scores::{Difference, PlayerScores};
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::config::GameConfig;
-use lapwing_play::evaluate::{baseline_episodes, optimum, play_against, play_evaluation};
+use lapwing_play::evaluate::{baseline_episodes, optimum, play_against};
 use lapwing_play::metrics::Baselines;
 use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
@@ -18,7 +18,7 @@ use lapwing_train::Config;
 use lapwing_train::record::{exists, write_error};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::agents::{other, trained_and_initial};
 use super::human_scores::{self, HumanScores};
@@ -26,27 +26,13 @@ use super::loaded_model::InputError;
 use super::opponent::OpponentPlayer;
 use super::other_player;
 use crate::args::{DeviceArgs, EvalArgs};
+use crate::comparison::{best_possible, interval, row};
 use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
 pub const NOT_DIVIDED: &str =
     "this game has too few scenes to hold some out: the evaluation plays training scenes";
-
-/// The output of `--json`. The values of the first game and player are repeated at the top.
-#[derive(Serialize)]
-struct EvalReport<'a> {
-    version: &'a str,
-    game: &'a str,
-    model: &'a str,
-    adapter: &'a str,
-    seed: u64,
-    temperature: f64,
-    #[serde(flatten)]
-    first: &'a PlayerScores,
-    baselines: Baselines,
-    games: &'a [GameScores],
-}
 
 #[derive(Serialize)]
 struct GameScores {
@@ -91,24 +77,22 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let first = &all[0];
     if arguments.json {
         let play = |scores: &Option<PlayerScores>| Some(scores.as_ref()?.play.clone());
-        let report = EvalReport {
-            version: env!("CARGO_PKG_VERSION"),
-            game: &first.game,
-            model: &model,
-            adapter: &adapter_name(&config),
+        let baselines = Baselines {
+            game: first.game.clone(),
             seed: config.eval.seed,
-            temperature: config.eval.temperature,
-            first: &first.players[0],
-            baselines: Baselines {
-                game: first.game.clone(),
-                seed: config.eval.seed,
-                random: play(&first.random),
-                scripted: play(&first.scripted),
-                best_possible: first.best_possible,
-            },
-            games: &all,
+            random: play(&first.random),
+            scripted: play(&first.scripted),
+            best_possible: first.best_possible,
         };
-        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
+        // The values of the first game and player are repeated at the top.
+        let parts = [
+            report_head(&first.game, &model, &config),
+            json!(first.players[0]),
+            json!({ "baselines": baselines, "games": all }),
+        ];
+        let fields = parts.iter().filter_map(Value::as_object).flatten();
+        let report = fields.map(|(name, value)| (name.clone(), value.clone()));
+        writeln!(out::raw(), "{}", Value::Object(report.collect()))?;
         return Ok(());
     }
     let print = |table: TextTable| match arguments.markdown {
@@ -134,10 +118,17 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the adapter's directory; empty if there is none.
-pub fn adapter_name(config: &Config) -> String {
+/// Returns the first fields of the output of `--json`.
+pub fn report_head(game: &str, model: &str, config: &Config) -> Value {
     let adapter = config.model.adapter.as_ref();
-    adapter.map_or(String::new(), |dir| dir.display().to_string())
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "game": game,
+        "model": model,
+        "adapter": adapter.map_or(String::new(), |dir| dir.display().to_string()),
+        "seed": config.eval.seed,
+        "temperature": config.eval.temperature,
+    })
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -186,9 +177,9 @@ fn by_models(
                 players.push(scores(&name, scenario, seats, &episodes));
             }
         }
-        let world = &state.learner.worlds[world];
-        let referee = world.referee(&config.policy);
-        let (scenario, tries) = (&*world.scenario, arguments.search);
+        let scenario = &*state.learner.worlds[world].scenario;
+        let referee = Referee::of(scenario, config.policy.format_penalty);
+        let tries = arguments.search;
         let game = compare(scenario, &referee, seats, &mut others, players, tries)?;
         all.push(game);
     }
@@ -228,10 +219,7 @@ fn by_other_player(
     for scenario in scenarios {
         let scenario = &**scenario;
         let seats = &seats(scenario, &Scenes::of(scenario)?, config, &terminal)?;
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: config.policy.format_penalty,
-        };
+        let referee = Referee::of(scenario, config.policy.format_penalty);
         let mut players = Vec::new();
         for (temperature, suffix) in &decodings {
             let mut config = config.clone();
@@ -239,7 +227,7 @@ fn by_other_player(
             let framing = PromptWriter::new(scenario, &config.policy)?;
             let mut player =
                 other_player::load(&arguments.player, device, scenario, &framing, &config)?;
-            let episodes = play_evaluation(scenario, &referee, seats, &mut player, &terminal);
+            let episodes = play_against(scenario, &referee, seats, &mut player, &mut [], &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
                 terminal.line(&format!("API: {account}"));
@@ -272,7 +260,7 @@ fn seats(
     config: &Config,
     terminal: &Terminal,
 ) -> Result<Vec<Seat>> {
-    if !scenes.divided() {
+    if !scenes.divided {
         terminal.note(NOT_DIVIDED);
     }
     Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)
@@ -359,83 +347,41 @@ impl GameScores {
     }
 
     fn table(&self) -> TextTable {
-        let mut table = TextTable::new(&[
-            "",
-            "success",
-            "95 %",
-            "return",
-            "std",
-            "95 %",
-            "with penalty",
-            "valid",
-            "length",
-            "episodes",
-        ]);
-        for scores in self.all() {
-            let play = &scores.play;
-            table.row([
-                scores.player.clone(),
-                format!("{:.3}", play.success_rate),
-                interval(scores.success_interval),
-                format!("{:.3}", play.return_mean),
-                format!("{:.3}", play.return_std),
-                interval(scores.return_interval),
-                format!("{:.3}", play.composite_return_mean),
-                format!("{:.2}", play.valid_action_rate),
-                format!("{:.1}", play.episode_length_mean),
-                play.episodes.to_string(),
-            ]);
-        }
-        if let Some(human) = &self.human {
-            table.row(human.cells());
-        }
-        if let Some(best) = self.best_possible {
-            let mut cells: [String; 10] = Default::default();
-            (cells[0], cells[3]) = ("best possible".to_owned(), format!("{best:.3}"));
-            table.row(cells);
-        }
-        table
+        let row = |scores: &PlayerScores| {
+            let (success, returns) = (scores.success_interval, scores.return_interval);
+            row(&scores.player, &scores.play, success, Some(returns))
+        };
+        let rows = self.all().map(row);
+        let rows = rows.chain(self.human.as_ref().map(HumanScores::row));
+        TextTable::of(rows.chain(self.best_possible.map(best_possible)))
     }
 
     /// Returns a table of the first player's lead over each of the others.
     fn difference_table(&self) -> TextTable {
         let head = format!("{} minus", self.players[0].player);
-        let mut table = TextTable::new(&[&head, "return", "95 %", "success", "95 %"]);
-        for difference in &self.differences {
-            table.row([
-                difference.against.clone(),
-                format!("{:+.3}", difference.return_mean),
-                interval(difference.return_interval),
-                format!("{:+.3}", difference.success_rate),
-                interval(difference.success_interval),
-            ]);
-        }
-        table
+        TextTable::of(self.differences.iter().map(|difference| {
+            vec![
+                (&*head, difference.against.clone()),
+                ("return", format!("{:+.3}", difference.return_mean)),
+                ("95 %", interval(difference.return_interval)),
+                ("success", format!("{:+.3}", difference.success_rate)),
+                ("95 %", interval(difference.success_interval)),
+            ]
+        }))
     }
 }
 
 /// Returns a table of mean returns, one row per game.
 fn transfer(all: &[GameScores]) -> TextTable {
-    let mut head = vec!["", "random player"];
-    head.extend(all[0].players.iter().map(|scores| &*scores.player));
-    head.extend(["scripted player", "best possible"]);
-    let mut table = TextTable::new(&head);
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
     let mean = |scores: &PlayerScores| scores.play.return_mean;
-    for game in all {
-        let mut cells = vec![game.name.clone(), number(game.random.as_ref().map(mean))];
-        cells.extend(game.players.iter().map(|scores| number(Some(mean(scores)))));
-        cells.push(number(game.scripted.as_ref().map(mean)));
-        cells.push(number(game.best_possible));
-        table.row(cells);
-    }
-    table
-}
-
-/// Formats an interval; a dash for that of a single game.
-pub fn interval([low, high]: [f64; 2]) -> String {
-    match low.is_finite() {
-        true => format!("{low:.3} to {high:.3}"),
-        false => "-".to_owned(),
-    }
+    TextTable::of(all.iter().map(|game| {
+        let mut row = vec![("", game.name.clone())];
+        row.push(("random player", number(game.random.as_ref().map(mean))));
+        let players = game.players.iter();
+        row.extend(players.map(|scores| (&*scores.player, number(Some(mean(scores))))));
+        row.push(("scripted player", number(game.scripted.as_ref().map(mean))));
+        row.push(("best possible", number(game.best_possible)));
+        row
+    }))
 }

@@ -83,7 +83,6 @@ fn print_new(tokenizer: &Tokenizer, ids: &[u32], printed: &mut String) -> Result
     Ok(())
 }
 
-/// Returns the token ids to continue.
 fn prompt(arguments: &GenerateArgs, files: &Files, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let config = files.checkpoint.config();
     let (origin, ids) = if let Some(path) = &arguments.ids {
@@ -103,7 +102,6 @@ fn prompt(arguments: &GenerateArgs, files: &Files, tokenizer: &Tokenizer) -> Res
     Ok(ids)
 }
 
-/// Returns the messages and the template variables of a conversation.
 fn conversation(origin: &str, value: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
     let wrong = |problem: &str| Err(InputError::new(origin, problem).into());
     let (messages, variables) = match value {

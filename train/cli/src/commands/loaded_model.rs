@@ -1,5 +1,6 @@
 //! A model outside of any game, and token ids from the user, for `score`, `generate` and `serve`.
 
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -21,16 +22,12 @@ use crate::progress::Terminal;
 
 /// An argument or an input file is wrong.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin}: {problem}")]
-pub struct InputError {
-    origin: String,
-    problem: String,
-}
+#[error("{0}")]
+pub struct InputError(String);
 
 impl InputError {
-    pub fn new(origin: impl Into<String>, problem: impl ToString) -> InputError {
-        let (origin, problem) = (origin.into(), problem.to_string());
-        InputError { origin, problem }
+    pub fn new(origin: impl Display, problem: impl Display) -> InputError {
+        InputError(format!("{origin}: {problem}"))
     }
 }
 
@@ -72,22 +69,6 @@ pub struct LoadedModel {
     pub arena: KvArena,
 }
 
-/// The size of an arena, in tokens.
-pub struct Capacity {
-    /// Length of the longest sequence.
-    pub longest: usize,
-    /// Length of the sampled part of the longest sequence.
-    pub reply: usize,
-    /// Number of sequences at once; fewer if the memory does not suffice.
-    pub sequences: usize,
-    /// Initial size; the arena grows.
-    pub first: usize,
-    /// Name of the sequence in an error.
-    pub name: &'static str,
-    /// How to fix a sequence that is too long.
-    pub cure: &'static str,
-}
-
 impl LoadedModel {
     /// Loads the model for one text of `ids` tokens, of which `more` more are sampled.
     pub fn for_text(
@@ -97,42 +78,42 @@ impl LoadedModel {
         ids: usize,
         more: usize,
     ) -> Result<LoadedModel> {
-        let capacity = Capacity {
+        let demand = MemoryDemand {
             longest: ids + more,
             reply: ids + more - 1,
-            sequences: 1,
-            // A reply may be much shorter than the longest.
-            first: ids + more.min(256),
-            name: "the text and its continuation",
+            episodes: 1,
             cure: "use a shorter text or fewer tokens",
+            ..MemoryDemand::default()
         };
-        LoadedModel::load(device, files, stored, &capacity)
+        // A reply may be much shorter than the longest.
+        let first = ids + more.min(256);
+        let name = "the text and its continuation";
+        LoadedModel::load(device, files, stored, demand, first, name)
     }
 
+    /// Loads the model for as many sequences at once as the demand has episodes; fewer if the memory does not suffice.
+    /// `first` is the initial size of the arena in tokens, and `name` names the longest sequence in an error.
     pub fn load(
         device: DeviceArgs,
         files: &Files,
         stored: Option<&StoredAdapter>,
-        capacity: &Capacity,
+        demand: MemoryDemand,
+        first: usize,
+        name: &str,
     ) -> Result<LoadedModel> {
         let gpu = device.open()?;
-        let longest = capacity.longest;
+        let (longest, cure) = (demand.longest, demand.cure);
         let demand = MemoryDemand {
             frozen: true,
             used: stored.map_or(0, StoredAdapter::parameters),
             rank: stored.map_or(0, StoredAdapter::rank),
-            longest,
-            reply: capacity.reply,
-            episodes: capacity.sequences,
-            cure: capacity.cure,
-            ..MemoryDemand::default()
+            ..demand
         };
         let plan = MemoryPlan::new(gpu.caps(), &files.checkpoint, &demand)?;
         if longest + SPARE_ROWS > plan.arena_rows {
             let most = plan.arena_rows.saturating_sub(SPARE_ROWS);
-            let cure = capacity.cure;
             let problem = format!("{longest} tokens, and the device's memory holds {most}; {cure}");
-            return Err(InputError::new(capacity.name, problem).into());
+            return Err(InputError::new(name, problem).into());
         }
         let terminal = Terminal::new();
         if plan.is_tight() {
@@ -140,11 +121,11 @@ impl LoadedModel {
         }
         let model = files.load(&gpu, &terminal)?;
         let adapter = stored.map(|stored| Adapter::frozen(&model, stored));
-        let most = match capacity.sequences {
+        let most = match demand.episodes {
             1 => longest + SPARE_ROWS,
             _ => plan.arena_rows,
         };
-        let arena = KvArena::new(&model, capacity.first, most);
+        let arena = KvArena::new(&model, first, most);
         Ok(LoadedModel {
             model,
             adapter,

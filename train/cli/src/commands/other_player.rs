@@ -17,7 +17,6 @@ use crate::{folders, interrupt};
 
 /// A player in place of the model.
 pub enum Substitute {
-    /// A value network.
     Network(Box<NetworkLearner>),
     /// A model behind an API.
     Api(Box<Api>),

@@ -87,10 +87,7 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
         prompts: None,
         seats: &seats(arguments, scenario, &Scenes::of(scenario)?)?,
     };
-    let referee = Referee {
-        step_limit: scenario.step_limit(),
-        format_penalty: config.policy.format_penalty,
-    };
+    let referee = Referee::of(scenario, config.policy.format_penalty);
     let transcript = RefCell::new(Transcript::new(&games));
     let episodes = games.play(&referee, &mut [&mut player], &transcript, Terminal::new());
     // The cost is printed even after an error.
@@ -120,7 +117,6 @@ struct Games<'a> {
     arguments: &'a PlayArgs,
     scenario: &'a dyn Scenario,
     framing: &'a PromptWriter,
-    /// The prompts of a model.
     prompts: Option<&'a Prompts>,
     seats: &'a [Seat],
 }
@@ -173,15 +169,11 @@ impl Games<'_> {
                 agent: i % agents,
             };
             let actions = self.scenario.actions();
-            match self.prompts {
-                Some(prompts) => KeptEpisode::of(episode, place, actions, prompts),
-                None => Ok(KeptEpisode::played(episode, place, actions)),
-            }
+            KeptEpisode::of(episode, place, actions, self.prompts)
         };
         over.map(sample).collect()
     }
 
-    /// Returns a first prompt.
     fn prompt(&self, seen: &AgentView<'_>) -> Result<String, PlayError> {
         if let Some(prompts) = self.prompts {
             return prompts.text(seen);
@@ -267,7 +259,7 @@ impl<'a> Transcript<'a> {
             return;
         }
         let mut write = || {
-            self.begin(&ask.seen())?;
+            self.begin(&ask.seen)?;
             if let Some(prompts) = self.games.prompts {
                 let text = prompts.tokenizer().decode(ids)?;
                 // A character that is not complete yet.
@@ -348,7 +340,6 @@ impl<'a> Transcript<'a> {
         Ok(())
     }
 
-    /// Writes what is new in a reply.
     fn say(&mut self, reply: &str) -> io::Result<()> {
         let reply = reply.trim();
         let written = self.reply.get_or_insert_default();

@@ -7,32 +7,21 @@ use lapwing_env::{Scenario, SemanticProbe};
 use lapwing_lab::scores::PlayerScores;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::config::GameConfig;
-use lapwing_play::evaluate::{baseline_episodes, play_evaluation};
+use lapwing_play::evaluate::{baseline_episodes, play_against};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::{ProbeCounts, ProbedPlayer, Verdict};
-use lapwing_play::{Progress, Seat};
+use lapwing_play::{Progress, Referee, Seat};
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
+use serde_json::json;
 
 use super::agents::{ModelAgent, initial_model, trained_and_initial};
-use super::eval::{adapter_name, interval};
+use super::eval::report_head;
 use crate::args::{DeviceArgs, ProbeArgs};
+use crate::comparison::interval;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
-
-/// The output of `--json`.
-#[derive(Serialize)]
-struct ProbeReport<'a> {
-    version: &'a str,
-    game: &'a str,
-    model: &'a str,
-    adapter: &'a str,
-    seed: u64,
-    temperature: f64,
-    /// The unchanged game, then its probes.
-    probes: &'a [ProbeRow],
-}
 
 #[derive(Serialize)]
 struct ProbeRow {
@@ -84,16 +73,11 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
     }
     drop(terminal);
     if arguments.json {
-        let report = ProbeReport {
-            version: env!("CARGO_PKG_VERSION"),
-            game: &config.game.name.to_string(),
-            model: &state.model_name,
-            adapter: &adapter_name(&config),
-            seed: config.eval.seed,
-            temperature: config.eval.temperature,
-            probes: &rows,
-        };
-        writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
+        let game = config.game.name.to_string();
+        let mut report = report_head(&game, &state.model_name, &config);
+        // The unchanged game, then its probes.
+        report["probes"] = json!(rows);
+        writeln!(out::raw(), "{report}")?;
         return Ok(());
     }
     let table = table(&rows);
@@ -130,7 +114,7 @@ fn row(
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
-        let episodes = play_evaluation(scenario, &referee, seats, &mut watched, progress)?;
+        let episodes = play_against(scenario, &referee, seats, &mut watched, &mut [], progress)?;
         players.push(ProbedAgent {
             verdict: watched.verdict(),
             scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),
@@ -138,7 +122,7 @@ fn row(
         });
     }
     let world = &state.learner.worlds[world];
-    let referee = world.referee(&state.config.policy);
+    let referee = Referee::of(&*world.scenario, state.config.policy.format_penalty);
     let baselines = baseline_episodes(&*world.scenario, &referee, seats, &mut [])?;
     let mean = |episodes: Option<Vec<_>>| {
         let actions = world.scenario.actions();
@@ -157,44 +141,33 @@ fn row(
 }
 
 fn table(rows: &[ProbeRow]) -> TextTable {
-    let mut table = TextTable::new(&[
-        "probe",
-        "player",
-        "return",
-        "95 %",
-        "random",
-        "scripted",
-        "valid",
-        "changed rules",
-        "usual rules",
-        "verdict",
-    ]);
     let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
-    for (place, row) in rows.iter().enumerate() {
-        for player in &row.players {
-            let (scores, play) = (&player.scores, &player.scores.play);
-            let shares = player.followed.shares();
-            let share = |of: usize| {
-                let cell = |all: [f64; 4]| format!("{:.2} ({:.2})", all[of], all[of + 2]);
-                shares.map_or(String::new(), cell)
-            };
-            let verdict = match place {
-                0 => "",
-                _ => player.verdict.in_words(),
-            };
-            table.row([
-                row.probe.to_owned(),
-                scores.player.clone(),
-                format!("{:.3}", play.return_mean),
-                interval(scores.return_interval),
-                number(row.random),
-                number(row.scripted),
-                format!("{:.2}", play.valid_action_rate),
-                share(0),
-                share(1),
-                verdict.to_owned(),
-            ]);
-        }
-    }
-    table
+    let cells = |(row, player): (&ProbeRow, &ProbedAgent)| {
+        let (scores, play) = (&player.scores, &player.scores.play);
+        let shares = player.followed.shares();
+        let share = |of: usize| {
+            let cell = |all: [f64; 4]| format!("{:.2} ({:.2})", all[of], all[of + 2]);
+            shares.map_or(String::new(), cell)
+        };
+        let verdict = match row.subtlety.is_empty() {
+            true => "",
+            false => player.verdict.in_words(),
+        };
+        vec![
+            ("probe", row.probe.to_owned()),
+            ("player", scores.player.clone()),
+            ("return", format!("{:.3}", play.return_mean)),
+            ("95 %", interval(scores.return_interval)),
+            ("random", number(row.random)),
+            ("scripted", number(row.scripted)),
+            ("valid", format!("{:.2}", play.valid_action_rate)),
+            ("changed rules", share(0)),
+            ("usual rules", share(1)),
+            ("verdict", verdict.to_owned()),
+        ]
+    };
+    let players = rows
+        .iter()
+        .flat_map(|row| row.players.iter().map(move |it| (row, it)));
+    TextTable::of(players.map(cells))
 }

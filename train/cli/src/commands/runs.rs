@@ -31,7 +31,7 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
     };
     find(place, LEVELS, &mut list).map_err(|error| {
         let problem = format!("cannot be read: {error}; `lapwing train` makes runs/NAME-1");
-        InputError::new(place.display().to_string(), problem)
+        InputError::new(place.display(), problem)
     })?;
     runs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let runs = runs.into_iter().map(|(_, columns)| columns);

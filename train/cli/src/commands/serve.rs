@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use lapwing_model::ChatTemplate;
-use lapwing_serve::{ServeError, ServeOptions};
+use lapwing_serve::ServeOptions;
 use lapwing_train::base::files::Files;
+use lapwing_train::memory::MemoryDemand;
 
-use super::loaded_model::{Capacity, InputError, LoadedModel, open};
+use super::loaded_model::{InputError, LoadedModel, open};
 use crate::args::{DeviceArgs, ServeArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
@@ -31,15 +32,15 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     }
     let tokenizer = files.tokenizer()?.clone();
     let template = template(&files)?;
-    let capacity = Capacity {
+    let demand = MemoryDemand {
         longest: context,
         reply: context - 1,
-        sequences: arguments.batch,
-        first: INITIAL_TOKENS,
-        name: "the longest context",
+        episodes: arguments.batch,
         cure: "set --context lower",
+        ..MemoryDemand::default()
     };
-    let loaded = LoadedModel::load(device, &files, adapter.as_ref(), &capacity)?;
+    let (stored, longest) = (adapter.as_ref(), "the longest context");
+    let loaded = LoadedModel::load(device, &files, stored, demand, INITIAL_TOKENS, longest)?;
     let options = ServeOptions {
         model: loaded.model,
         adapter: loaded.adapter,
@@ -62,9 +63,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
     announce(listener.local_addr()?, &options);
     match lapwing_serve::serve(listener, options) {
         Ok(()) => Err(Stopped(String::new()).into()),
-        Err(ServeError::System(error)) => Err(error.into()),
-        Err(ServeError::Model(error)) => Err(anyhow!(error).context("the server ends")),
-        Err(ServeError::Panic) => Err(anyhow!("the model thread has panicked")),
+        Err(error) => Err(anyhow::Error::from_boxed(error).context("the server ends")),
     }
 }
 

@@ -102,7 +102,7 @@ fn check_config(cell: &SweepRun, place: &Path) -> Result<()> {
             "it was made with another config: {}; change that back, or choose another directory (--out, or `name` in the file)",
             differences.join("; ")
         );
-        return Err(InputError::new(path.display().to_string(), problem).into());
+        return Err(InputError::new(path.display(), problem).into());
     }
     Ok(())
 }

@@ -170,7 +170,7 @@ fn run<L: Learner>(
             terminal.line(&format!("{introduction}, kept in {}", place.display()));
         }
     }
-    if !state.learner.game().1.divided() {
+    if !state.learner.game().1.divided {
         terminal.line(NOT_DIVIDED);
     }
     let mut steps = Steps {

@@ -1,7 +1,7 @@
 //! `lapwing watch`: the progress of a run or of a sweep, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -92,17 +92,26 @@ pub fn progress(run: &Path) -> Result<[String; 4], Error> {
 fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
     // Before the runs, which are complete if the sweep has ended.
     let running = directory::is_in_use(path);
-    let mut table = TextTable::new(&["run", "step", "success", "return", "state"]);
-    for run in runs_in(path) {
+    let row = |run: PathBuf| {
         let (setting, seed) = (setting_of(&run), run.file_name().unwrap_or_default());
         let name = format!("{} {}", setting.unwrap_or_default(), seed.display());
-        table.row([&[line(&name).into_owned()], &progress(&run)?[..]].concat());
-    }
+        let mut row = vec![("run", line(&name).into_owned())];
+        row.extend(
+            ["step", "success", "return", "state"]
+                .into_iter()
+                .zip(progress(&run)?),
+        );
+        Ok(row)
+    };
+    let rows = runs_in(path)
+        .into_iter()
+        .map(row)
+        .collect::<Result<Vec<_>>>()?;
     let state = if running { "running" } else { "not running" };
     let text = format!(
         "{}: {state}\n\n{}",
         line(&path.to_string_lossy()),
-        table.text()
+        TextTable::of(rows).text()
     );
     let cut = |row| truncate_str(row, width, "…").into_owned() + "\n";
     Ok((text.lines().map(cut).collect(), running))

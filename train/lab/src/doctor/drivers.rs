@@ -77,7 +77,6 @@ const PROBLEMS: &[DriverProblem] = &[
     },
 ];
 
-/// Returns the known problem of a device.
 pub(super) fn look_up(caps: &Caps) -> Finding {
     let has = |text: &str, part: &str| text.to_lowercase().contains(part);
     let known = PROBLEMS.iter().find(|problem| {
@@ -89,12 +88,12 @@ pub(super) fn look_up(caps: &Caps) -> Finding {
     match known {
         None => {
             let text = format!("{driver}: no known problems");
-            Finding::new(FindingStatus::Good, text, None, Value::Null)
+            Finding::good(text, Value::Null)
         }
         Some(problem) => {
             let text = format!("{driver}: {} ({})", problem.text, problem.source);
             let figures = json!({ "source": problem.source });
-            Finding::new(FindingStatus::Warning, text, Some(problem.fix), figures)
+            Finding::good(text, figures).or(false, FindingStatus::Warning, Some(problem.fix))
         }
     }
 }

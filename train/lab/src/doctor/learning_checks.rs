@@ -78,7 +78,6 @@ pub(super) fn log_probs_agree(state: &mut State) -> Result<Finding, Error> {
     Ok(Finding::of_device(apart == 0, text, figures))
 }
 
-/// Returns the gradients of the mean log-prob of a batch.
 fn gradients(state: &State, batch: &Batch) -> Gradients {
     log_probs(state, batch, true).mean().backward()
 }
@@ -193,10 +192,7 @@ pub(super) fn gradients_are_slopes(state: &mut State) -> Result<Finding, Error> 
     move_to(state, &at, &vec![0.0; gradient.len()], 0.0);
     let figures = json!({ "relative_error": worst, "gradient_norm": norm });
     let is_good = worst <= MAX_SLOPE_ERROR;
-    let relation = match is_good {
-        true => "are",
-        false => "differ from",
-    };
+    let relation = if is_good { "are" } else { "differ from" };
     let text = format!(
         "the gradients of a small model {relation} the slopes of its loss, with a relative error of {worst:.0e}"
     );

@@ -55,29 +55,33 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(
-        outcome: FindingStatus,
-        text: String,
-        fix: Option<&'static str>,
-        figures: Value,
-    ) -> Finding {
+    fn good(text: String, figures: Value) -> Finding {
         Finding {
             name: "",
-            outcome,
+            outcome: Good,
             text,
-            fix,
+            fix: None,
             figures,
             seconds: 0.0,
+        }
+    }
+
+    /// Makes it a problem, if it is one.
+    fn or(self, is_good: bool, outcome: FindingStatus, fix: Option<&'static str>) -> Finding {
+        match is_good {
+            true => self,
+            false => Finding {
+                outcome,
+                fix,
+                ..self
+            },
         }
     }
 
     /// Returns the finding that the device and its driver work, or that they do not.
     fn of_device(works: bool, text: String, figures: Value) -> Finding {
         let fix = "update the driver, or choose another device; if neither helps, report it";
-        match works {
-            true => Finding::new(Good, text, None, figures),
-            false => Finding::new(Bad, text, Some(fix), figures),
-        }
+        Finding::good(text, figures).or(works, Bad, Some(fix))
     }
 }
 
@@ -136,8 +140,8 @@ pub fn diagnose(
         Err(error) => {
             let is_choice = matches!(error, GpuError::NoSuchDevice { .. });
             let fix = is_choice.then_some("choose one of these devices");
-            let finding = Finding::new(Bad, error.to_string(), fix, Value::Null);
-            (finding, None)
+            let finding = Finding::good(error.to_string(), Value::Null);
+            (finding.or(false, Bad, fix), None)
         }
     });
     if let Some(gpu) = &gpu {
@@ -162,10 +166,7 @@ fn describe(caps: &Caps) -> Finding {
     let text = format!("{} ({}, {}{memory})", caps.name, caps.kind, caps.backend);
     let fix =
         "no GPU was found, so training is correct but slow; if there is a GPU, install its driver";
-    match caps.is_software {
-        false => Finding::new(Good, text, None, Value::Null),
-        true => Finding::new(Warning, text, Some(fix), Value::Null),
-    }
+    Finding::good(text, Value::Null).or(!caps.is_software, Warning, Some(fix))
 }
 
 /// Checks all kernels. Returns whether all are correct.
@@ -250,8 +251,8 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
     let state = match state {
         Ok(state) => state,
         Err(error) => {
-            let finding = Finding::new(Bad, error.to_string(), None, Value::Null);
-            return (finding, None);
+            let finding = Finding::good(error.to_string(), Value::Null);
+            return (finding.or(false, Bad, None), None);
         }
     };
     let plan = state.plan.as_ref().expect("a language model has a plan");
@@ -266,8 +267,7 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
     });
     let name = model.map_or("the built-in base", |_| "the model");
     let text = format!("training {name} {plan}");
-    let finding = Finding::new(Good, text, None, figures);
-    (finding, Some(state))
+    (Finding::good(text, figures), Some(state))
 }
 
 /// The share of the device's arithmetic speed below which matrix products are too slow.
@@ -293,10 +293,7 @@ fn speed(gpu: &Gpu) -> Finding {
         speed.bytes / 1e9
     );
     let fix = "stop other programs that use the device; if there are none, report it with --json";
-    match share < MIN_PRODUCT_SHARE {
-        true => Finding::new(Warning, text, Some(fix), figures),
-        false => Finding::new(Good, text, None, figures),
-    }
+    Finding::good(text, figures).or(share >= MIN_PRODUCT_SHARE, Warning, Some(fix))
 }
 
 #[cfg(test)]

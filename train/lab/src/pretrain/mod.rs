@@ -173,7 +173,6 @@ fn make(
 struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
     scenes: Scenes,
-    /// The token of each action.
     actions: Vec<u32>,
     prompts: Prompts,
 }
@@ -182,7 +181,6 @@ struct PretrainGame<'a> {
 struct NoisyPlayer {
     skill: f64,
     chances: EpisodeStreams,
-    /// The turns of each episode.
     turns: Vec<Vec<RecordedTurn>>,
 }
 
@@ -196,7 +194,7 @@ impl Player for NoisyPlayer {
             let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
             let chosen = pick(&moves, self.chances.of(ask, "player"));
             replies.push(word(ask, chosen));
-            self.turns[ask.episode].push((ask.observation.to_owned(), moves, chosen));
+            self.turns[ask.episode].push((ask.seen.observation.to_owned(), moves, chosen));
         }
         Ok(replies)
     }
@@ -242,10 +240,7 @@ impl PretrainGame<'_> {
             chances: EpisodeStreams::default(),
             turns: vec![Vec::new(); seats.len() * self.scenario.agents()],
         };
-        let referee = Referee {
-            step_limit: self.scenario.step_limit(),
-            format_penalty: 0.0,
-        };
+        let referee = Referee::of(self.scenario, 0.0);
         referee.play(self.scenario, &seats, &mut [&mut player], &mut |_| ())?;
         Ok(player.turns)
     }

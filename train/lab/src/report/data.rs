@@ -96,7 +96,6 @@ pub(crate) struct ReportRun {
     eval: Vec<MetricPoint>,
 }
 
-/// A step and its metrics.
 type MetricPoint = (usize, Vec<(String, f64)>);
 
 impl ReportData {
@@ -253,7 +252,6 @@ fn keys(config: &Config) -> BTreeMap<String, String> {
     keys.map(|(key, value)| (key, value.to_string())).collect()
 }
 
-/// Groups the runs by config and names each group.
 fn grouped(runs: &[ReportRun]) -> Vec<(String, Vec<usize>)> {
     // These keys do not affect the results, or only distinguish repetitions.
     let is_ignored = |key: &str| {

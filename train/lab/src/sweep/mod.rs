@@ -165,7 +165,6 @@ impl Sweep {
     }
 }
 
-/// Describes a problem of a key.
 fn wrong(key: &str, problem: &str) -> String {
     format!("`{key}`: {problem}")
 }

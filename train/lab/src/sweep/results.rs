@@ -87,7 +87,6 @@ pub(crate) struct CostToThreshold {
     pub(super) cost: Cost<RunStatistics>,
 }
 
-/// A run that reached a threshold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ThresholdRun {
     seed: u64,

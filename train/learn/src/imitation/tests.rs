@@ -53,7 +53,7 @@ fn kept(learner: &LanguageLearner, count: usize) -> Vec<KeptEpisode> {
             scene: seat.scene,
             agent: 0,
         };
-        let sample = KeptEpisode::played(episode, place, scenario.actions());
+        let sample = KeptEpisode::of(episode, place, scenario.actions(), None).unwrap();
         sample.told(episode, framing).unwrap()
     };
     seats.iter().zip(&played.unwrap()).map(sample).collect()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lapwing_env::Scenario;
-use lapwing_play::evaluate::play_evaluation;
+use lapwing_play::evaluate::play_against;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::players::scripted::ScriptedPlayer;
 use lapwing_play::{ActionRequest, Episode, PlayError, Player, Referee, Reply, Seat};
@@ -441,8 +441,15 @@ fn both_learn_a_small_lake() {
         let learned = &run.learner;
         let seats = learned.scenes.evaluation(&*learned.scenario, 1, 2).unwrap();
         let (mut player, referee) = (learned.greedy_player(), learned.referee());
-        let episodes =
-            play_evaluation(&*learned.scenario, &referee, &seats, &mut player, &()).unwrap();
+        let episodes = play_against(
+            &*learned.scenario,
+            &referee,
+            &seats,
+            &mut player,
+            &mut [],
+            &(),
+        )
+        .unwrap();
         for episode in episodes {
             assert!(episode.success, "{learner}: {} turns", episode.turns.len());
             assert_eq!(episode.turns.len(), 4, "{learner}: there is a shorter way");

@@ -15,56 +15,38 @@ mod tests;
 
 use std::fmt;
 
-use lapwing_env::{OptionsError, Scenario};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use process::end_all;
-
-/// Why an environment is not available.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(crate) enum ExternalError {
-    /// The name contains no command or address; the text is the expected form.
-    #[error("wanted {0}")]
-    Name(String),
-    /// The environment refuses an option.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-}
+pub(crate) use scenario::configure;
 
 /// The location of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Address {
+pub(crate) enum Address {
     /// a child process: the program and its arguments
     Process(Vec<String>),
     /// a server
     Socket(String),
 }
 
-/// The name of a game, which includes its location.
+/// The name of a game, which includes its location: the name of a built-in game or a variant, `exec:COMMAND` for a child
+/// process, or `ws://HOST:PORT/PATH` for a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum GameName {
-    /// A built-in game or a variant of one.
-    BuiltIn(String),
-    /// `exec:COMMAND`: a child process with this command.
-    Process(String),
-    /// `ws://HOST:PORT/PATH`: a server at this address.
-    Socket(String),
-}
+#[serde(transparent)]
+pub struct GameName(String);
 
 impl GameName {
     /// Returns whether the game is external.
     pub fn is_external(&self) -> bool {
-        !matches!(self, GameName::BuiltIn(_))
+        let is_socket = self.0.starts_with("ws://") || self.0.starts_with("wss://");
+        is_socket || self.0.starts_with(PROCESS)
     }
 
     /// Returns the name without the user name and password of an address.
     pub(crate) fn without_user(&self) -> String {
-        let name = self.to_string();
-        match (self, name.rsplit_once('@')) {
-            (GameName::Socket(_), Some((_, host))) => format!("ws://...@{host}"),
-            _ => name,
+        match self.0.rsplit_once('@') {
+            Some((_, host)) if self.0.starts_with("ws") => format!("ws://...@{host}"),
+            _ => self.0.clone(),
         }
     }
 
@@ -72,10 +54,10 @@ impl GameName {
     /// everything but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
         const LONGEST: usize = 60;
-        let name = match self {
-            GameName::BuiltIn(name) => return name.clone(),
-            GameName::Process(name) | GameName::Socket(name) => name,
-        };
+        if !self.is_external() {
+            return self.0.clone();
+        }
+        let name = self.0.strip_prefix(PROCESS).unwrap_or(&self.0);
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
         let joined = words.collect::<Vec<_>>().join("-");
@@ -89,62 +71,24 @@ impl GameName {
 
 impl From<&str> for GameName {
     fn from(name: &str) -> GameName {
-        match name.strip_prefix("exec:") {
-            Some(command) => GameName::Process(command.to_owned()),
-            None if name.starts_with("ws://") || name.starts_with("wss://") => {
-                GameName::Socket(name.to_owned())
-            }
-            None => GameName::BuiltIn(name.to_owned()),
-        }
-    }
-}
-
-impl From<String> for GameName {
-    fn from(name: String) -> GameName {
-        GameName::from(&*name)
-    }
-}
-
-impl From<GameName> for String {
-    fn from(name: GameName) -> String {
-        name.to_string()
+        GameName(name.to_owned())
     }
 }
 
 impl fmt::Display for GameName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GameName::Process(command) => write!(f, "exec:{command}"),
-            GameName::BuiltIn(name) | GameName::Socket(name) => f.write_str(name),
-        }
+        f.write_str(&self.0)
     }
 }
 
-/// Makes a scenario from a name for which [`GameName::is_external`] holds. Nothing starts or connects before the first
-/// episode.
-///
-/// # Errors
-/// If the name is no command and no address, an option is wrong, or the template is unreadable.
-pub(crate) fn configure(
-    name: &GameName,
-    options: &Value,
-) -> Result<Box<dyn Scenario>, ExternalError> {
-    let address = Address::parse(name).map_err(ExternalError::Name)?;
-    let name = name.to_string();
-    let options = options::ExternalOptions::checked(&name, options)?;
-    Ok(Box::new(scenario::ExternalScenario::new(
-        &name, address, options,
-    )?))
-}
+/// The beginning of the name of a child process.
+const PROCESS: &str = "exec:";
 
 impl Address {
-    /// The error is the expected form.
-    fn parse(name: &GameName) -> Result<Address, String> {
-        let command = match name {
-            GameName::Process(command) => command,
-            GameName::Socket(url) | GameName::BuiltIn(url) => {
-                return socket::check(url).map(|()| Address::Socket(url.clone()));
-            }
+    /// Parses a name for which [`GameName::is_external`] holds. The error is the expected form.
+    pub(crate) fn parse(name: &GameName) -> Result<Address, String> {
+        let Some(command) = name.0.strip_prefix(PROCESS) else {
+            return socket::check(&name.0).map(|()| Address::Socket(name.0.clone()));
         };
         match shlex::split(command) {
             None => Err("a command whose quotes are closed".to_owned()),

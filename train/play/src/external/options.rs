@@ -5,7 +5,6 @@ use lapwing_env::{DeclaredOptions, OptionsError, refused, wrong};
 use serde_json::Value;
 
 lapwing_env::options! {
-    /// The options of an external environment.
     pub(super) struct ExternalOptions;
     /// blocks that replace those of `default.jinja`: a file, or the text itself
     template: Option<String> = None;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use lapwing_model::separate_group;
+use serde_json::{Value, json};
 
 use super::protocol::{self, EnvironmentSession, LONGEST, SessionError, StepResult, quoted};
 
@@ -38,7 +39,6 @@ struct RunningProcess {
     listener: thread::JoinHandle<()>,
 }
 
-/// One session of a process.
 #[derive(Debug)]
 pub(super) struct ProcessSession {
     pub(super) process: Arc<GameProcess>,
@@ -47,16 +47,15 @@ pub(super) struct ProcessSession {
 }
 
 impl ProcessSession {
-    fn line(&self, mut message: Map<String, Value>) -> Vec<u8> {
-        message.shift_insert(0, "session".to_owned(), json!(self.number));
-        let mut line = Value::Object(message).to_string().into_bytes();
-        line.push(b'\n');
-        line
+    fn line(&self, mut message: Value) -> Vec<u8> {
+        let fields = message.as_object_mut().expect("a message has fields");
+        fields.shift_insert(0, "session".to_owned(), json!(self.number));
+        format!("{message}\n").into_bytes()
     }
 }
 
 impl EnvironmentSession for ProcessSession {
-    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
+    fn ask(&mut self, request: Value) -> Result<StepResult, SessionError> {
         let line = self.line(request);
         let answered = self.process.ask(line, self.number);
         answered.map_err(SessionError::Other)
@@ -286,22 +285,6 @@ fn live_processes() -> MutexGuard<'static, Vec<u32>> {
 pub fn end_all() {
     for id in live_processes().iter() {
         kill_group(*id);
-    }
-}
-
-/// Ctrl-C goes to the terminal's whole process group. Only the parent should handle it, so a child gets its own group,
-/// which also contains the processes that it starts.
-fn separate_group(command: &mut Command) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        command.process_group(0);
-    }
-    #[cfg(windows)]
-    {
-        use std::os::windows::process::CommandExt;
-        const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
-        command.creation_flags(CREATE_NEW_PROCESS_GROUP);
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) const LONGEST: usize = 16 << 20;
 /// A session with one environment over any transport. Dropping it sends `close`.
 pub(super) trait EnvironmentSession: Send + Debug {
     /// Sends a message and waits for the answer.
-    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError>;
+    fn ask(&mut self, request: Value) -> Result<StepResult, SessionError>;
 }
 
 /// Why there is no answer. The session is unusable afterwards.
@@ -51,32 +51,23 @@ pub(super) struct Response {
 }
 
 /// Builds the message that starts an episode.
-pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Map<String, Value> {
-    let mut data = Map::from_iter([("seed".to_owned(), seed(scene))]);
+pub(super) fn reset(scene: u64, luck: Option<(&str, u64)>) -> Value {
+    // Many environments require a seed that fits a signed 32-bit integer, and all accept one.
+    let seed = |number: u64| json!(number & 0x7fff_ffff);
+    let mut data = json!({ "seed": seed(scene) });
     if let Some((field, luck)) = luck {
-        data.insert(field.to_owned(), seed(luck));
+        data[field] = seed(luck);
     }
-    message("reset", data)
+    json!({ "type": "reset", "data": data })
 }
 
-/// Many environments require a seed that fits a signed 32-bit integer, and all accept one.
-fn seed(number: u64) -> Value {
-    json!(number & 0x7fff_ffff)
-}
-
-/// Builds the message of an action.
-pub(super) fn step(action: Map<String, Value>) -> Map<String, Value> {
-    message("step", action)
+pub(super) fn step(action: Map<String, Value>) -> Value {
+    json!({ "type": "step", "data": action })
 }
 
 /// Builds the message that ends a session. It has no answer.
-pub(super) fn close() -> Map<String, Value> {
-    Map::from_iter([("type".to_owned(), json!("close"))])
-}
-
-fn message(kind: &str, data: Map<String, Value>) -> Map<String, Value> {
-    let (kind, data) = (json!(kind), Value::Object(data));
-    Map::from_iter([("type".to_owned(), kind), ("data".to_owned(), data)])
+pub(super) fn close() -> Value {
+    json!({ "type": "close" })
 }
 
 /// Parses a message. The error describes the problem and quotes the message.

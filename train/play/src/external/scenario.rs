@@ -12,7 +12,7 @@ use lapwing_env::{
     DeclaredOptions, Game, GameError, OptionsError, Outcome, Scenario, refused, wrong,
 };
 use lapwing_model::read_text;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Address;
 use super::options::ExternalOptions;
@@ -36,7 +36,6 @@ struct ExternalEnvironment {
     open: Mutex<OpenSessions>,
 }
 
-/// The sessions opened so far.
 #[derive(Debug, Default)]
 struct OpenSessions {
     /// sessions that no episode uses
@@ -49,40 +48,43 @@ struct OpenSessions {
 /// The only action of an environment that takes any text.
 const SAY: &str = "say";
 
-impl ExternalScenario {
-    pub(crate) fn new(
-        name: &str,
-        address: Address,
-        mut options: ExternalOptions,
-    ) -> Result<ExternalScenario, OptionsError> {
-        let wrong = |problem: String| wrong(&shortened(name), "template", problem);
-        let given = shortened(options.template.as_deref().unwrap_or_default());
-        if let Some(template) = &mut options.template {
-            *template = text_of(template).map_err(wrong)?;
-        }
-        let of_file = |problem: String| {
-            wrong(format!(
-                "is \"{given}\", which is not a template: {problem}"
-            ))
-        };
-        let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
-        let rules = template.rules().map_err(of_file)?;
-        let success = &options.success;
-        template.check_success(success).map_err(|problem| {
-            let wanted = format!("an expression ({problem})");
-            refused(name, "success", success, &wanted)
-        })?;
-        let actions = options.actions.clone();
-        Ok(ExternalScenario(Arc::new(ExternalEnvironment {
-            name: name.to_owned(),
-            address,
-            template,
-            rules,
-            actions: actions.unwrap_or_else(|| vec![SAY.to_owned()]),
-            options,
-            open: Mutex::default(),
-        })))
+/// Makes a scenario. Nothing starts or connects before the first episode.
+///
+/// # Errors
+/// If an option is wrong, or the template is unreadable.
+pub(crate) fn configure(
+    name: &str,
+    address: Address,
+    given: &Value,
+) -> Result<Box<dyn Scenario>, OptionsError> {
+    let mut options = ExternalOptions::checked(name, given)?;
+    let wrong = |problem: String| wrong(&shortened(name), "template", problem);
+    let given = shortened(options.template.as_deref().unwrap_or_default());
+    if let Some(template) = &mut options.template {
+        *template = text_of(template).map_err(wrong)?;
     }
+    let of_file = |problem: String| {
+        wrong(format!(
+            "is \"{given}\", which is not a template: {problem}"
+        ))
+    };
+    let template = ExternalTemplate::parse(options.template.as_deref()).map_err(of_file)?;
+    let rules = template.rules().map_err(of_file)?;
+    let success = &options.success;
+    template.check_success(success).map_err(|problem| {
+        let wanted = format!("an expression ({problem})");
+        refused(name, "success", success, &wanted)
+    })?;
+    let actions = options.actions.clone();
+    Ok(Box::new(ExternalScenario(Arc::new(ExternalEnvironment {
+        name: name.to_owned(),
+        address,
+        template,
+        rules,
+        actions: actions.unwrap_or_else(|| vec![SAY.to_owned()]),
+        options,
+        open: Mutex::default(),
+    }))))
 }
 
 /// Returns the text of a template: the content of the named file, or the given text. The config then holds the text, so
@@ -161,7 +163,6 @@ impl ExternalEnvironment {
         GameError::new(shortened(&self.name), problem)
     }
 
-    /// Returns the text of a state.
     fn text(&self, answer: &StepResult, step: usize) -> Result<String, String> {
         let text = self.template.observation(answer, step);
         text.map_err(|problem| self.of_template(&problem))
@@ -177,10 +178,7 @@ impl ExternalEnvironment {
     }
 
     /// Starts an episode in a free session or a new one.
-    fn begin(
-        &self,
-        reset: &Map<String, Value>,
-    ) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
+    fn begin(&self, reset: &Value) -> Result<(Box<dyn EnvironmentSession>, StepResult), String> {
         loop {
             let free = self.lock().free.pop();
             let was_open = free.is_some();
@@ -234,7 +232,6 @@ struct ExternalGame {
     session: Option<Box<dyn EnvironmentSession>>,
     /// why the episode failed
     failed: Option<GameError>,
-    /// the text of the state
     text: String,
     /// the sum of the rewards
     total: f64,

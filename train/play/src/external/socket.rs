@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tungstenite::client::{IntoClientRequest, client_with_config};
 use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::http::Uri;
@@ -95,13 +95,13 @@ impl SocketSession {
 }
 
 impl EnvironmentSession for SocketSession {
-    fn ask(&mut self, request: Map<String, Value>) -> Result<StepResult, SessionError> {
+    fn ask(&mut self, request: Value) -> Result<StepResult, SessionError> {
         // The server may close the connection.
         if let Ok(early) = self.answers.try_recv() {
             early?;
         }
         let requests = self.requests.as_ref().expect("there until it is dropped");
-        let _ = requests.send(Value::Object(request).to_string());
+        let _ = requests.send(request.to_string());
         let answer = self.answers.recv_timeout(self.patience);
         let bytes = answer.unwrap_or_else(|error| match error {
             RecvTimeoutError::Disconnected => Err(SessionError::Closed(CLOSED.to_owned())),
@@ -227,7 +227,7 @@ fn serve(
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let goodbye = Value::Object(protocol::close()).to_string();
+                let goodbye = protocol::close().to_string();
                 let _ = socket.send(Message::text(goodbye));
                 let _ = socket.close(None);
                 let _ = socket.flush();

@@ -18,7 +18,6 @@ const LONGEST_TEXT: usize = 1 << 20;
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
 
-/// A parsed template.
 #[derive(Debug)]
 pub(super) struct ExternalTemplate(Jinja);
 
@@ -52,7 +51,6 @@ impl ExternalTemplate {
         checked.map_err(|e| e.to_string())
     }
 
-    /// Renders the rules.
     pub(crate) fn rules(&self) -> Result<String, String> {
         self.render("rules", json!({}))
     }

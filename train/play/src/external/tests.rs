@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lapwing_env::{Game, GameError, Scenario};
+use lapwing_env::{Game, GameError, OptionsError, Scenario};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,12 +20,16 @@ fn told(error: &GameError) -> String {
     error.problem.clone()
 }
 
+fn configured(name: &str, options: &Value) -> Result<Box<dyn Scenario>, OptionsError> {
+    configure(name, Address::parse(&name.into()).unwrap(), options)
+}
+
 fn scenario(name: &str, options: Value) -> Box<dyn Scenario> {
     let mut all = json!({ "actions": ["stay", "go"], "timeout": 20 });
     all.as_object_mut()
         .unwrap()
         .extend(options.as_object().unwrap().clone());
-    configure(&name.into(), &all).unwrap()
+    configured(name, &all).unwrap()
 }
 
 /// Returns the error of the first steps of the first episode.
@@ -85,7 +89,7 @@ fn a_name_is_a_command_or_an_address() {
     assert!(wrong("ws://me:secret@host:80/ws").contains("no user name or password is sent"));
     for scheme in ["ws", "wss"] {
         let config = crate::config::GameConfig {
-            name: GameName::from(format!("{scheme}://me:secret@host/ws")),
+            name: (&*format!("{scheme}://me:secret@host/ws")).into(),
             ..crate::config::GameConfig::default()
         };
         let told = config.scenario().unwrap_err().to_string();
@@ -111,7 +115,7 @@ fn a_run_is_named_after_its_command() {
     ] {
         assert_eq!(GameName::from(name).short(), short);
     }
-    let long = GameName::from(format!("exec:{}", "a/".repeat(200)));
+    let long = GameName::from(&*format!("exec:{}", "a/".repeat(200)));
     assert!(long.short().len() <= 60);
 }
 
@@ -124,9 +128,7 @@ fn what_is_wrong_with_an_option_is_told() {
         path.to_str().unwrap().to_owned()
     };
     let wrong = |options: Value| {
-        let error = configure(&"exec:game".into(), &options)
-            .unwrap_err()
-            .to_string();
+        let error = configured("exec:game", &options).unwrap_err().to_string();
         error.replace(home.path().to_str().unwrap(), "DIR")
     };
     let told = [
@@ -207,7 +209,7 @@ fn a_template_says_only_what_it_does_differently() {
 #[test]
 fn messages_are_what_they_say() {
     let reset = protocol::reset(u64::MAX, Some(("luck", 1 << 31)));
-    let sent = Value::Object(reset).to_string();
+    let sent = reset.to_string();
     assert_eq!(
         sent,
         r#"{"type":"reset","data":{"seed":2147483647,"luck":0}}"#

@@ -136,14 +136,14 @@ impl Api {
         let settings = &self.settings;
         let mut request = json!({
             "model": settings.model,
-            "messages": self.framing.messages(&ask.seen())?,
+            "messages": self.framing.messages(&ask.seen)?,
             "temperature": settings.temperature,
             "max_tokens": settings.max_new_tokens,
             "stream": false,
         });
         if settings.temperature > 0.0 {
             // Servers take 32 bits, some of them signed.
-            let seed = seeds::derive(ask.seed, "reply", &[ask.turn]) >> 33;
+            let seed = seeds::derive(ask.seen.seed, "reply", &[ask.turn]) >> 33;
             request["seed"] = seed.into();
         }
         if !settings.template_variables.is_empty() {

@@ -1,6 +1,6 @@
 //! A human player, who sees an agent's observation and enters an action or, in some games, any text.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 
 use lapwing_env::Scenario;
 
@@ -9,42 +9,35 @@ use crate::players::scripted::word;
 use crate::{ActionRequest, Player, Reply};
 
 /// A person at a terminal.
-pub struct HumanPlayer<R, W, S> {
-    input: R,
-    out: W,
-    /// displays observations
-    show: S,
-    /// The step limit of an episode.
-    limit: usize,
-    takes_text: bool,
+pub struct HumanPlayer<'a, R, W, S> {
+    /// The game.
+    pub scenario: &'a dyn Scenario,
+    /// Reads a line; an empty text is the end of the input.
+    pub read_line: R,
+    /// Where questions and answers to invalid input are written.
+    pub out: W,
+    /// Displays the observation before each question.
+    pub show: S,
 }
 
-impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>>
-    HumanPlayer<R, W, S>
+impl<R, W: Write, S> HumanPlayer<'_, R, W, S>
+where
+    R: FnMut() -> io::Result<String>,
+    S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>,
 {
-    /// Reads answers from `input` and writes to `out`. `show` displays the observation before each question.
-    pub fn new(scenario: &dyn Scenario, input: R, out: W, show: S) -> HumanPlayer<R, W, S> {
-        HumanPlayer {
-            input,
-            out,
-            show,
-            limit: scenario.step_limit(),
-            takes_text: scenario.takes_text(),
-        }
-    }
-
     /// Asks until the answer is an action or an unambiguous prefix of one; or, in a game of any text, until it is not
     /// empty.
     fn ask(&mut self, ask: &ActionRequest<'_>) -> Result<Reply, PlayError> {
         (self.show)(&mut self.out, ask)?;
         loop {
-            write!(self.out, "turn {}/{}> ", ask.turn + 1, self.limit)?;
+            let limit = self.scenario.step_limit();
+            write!(self.out, "turn {}/{limit}> ", ask.turn + 1)?;
             self.out.flush()?;
-            let mut line = String::new();
-            if self.input.read_line(&mut line)? == 0 {
+            let line = (self.read_line)()?;
+            if line.is_empty() {
                 return Err(PlayError::Left);
             }
-            if !self.takes_text {
+            if !self.scenario.takes_text() {
                 match self.action(ask, &line.trim().to_lowercase())? {
                     Some(action) => return Ok(word(ask, action)),
                     None => continue,
@@ -89,22 +82,16 @@ impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()
     }
 }
 
-/// Displays observations below each other.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn in_lines<W: Write>(out: &mut W, ask: &ActionRequest<'_>) -> io::Result<()> {
-    writeln!(out, "\n{}", ask.observation)
-}
-
 /// The valid answers.
 pub fn help(actions: &[String]) -> String {
     let words = actions.join(", ");
     format!("Enter {words}, or their first letters; ? shows this, q quits.")
 }
 
-impl<R: BufRead, W: Write, S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>> Player
-    for HumanPlayer<R, W, S>
+impl<R, W: Write, S> Player for HumanPlayer<'_, R, W, S>
+where
+    R: FnMut() -> io::Result<String>,
+    S: FnMut(&mut W, &ActionRequest<'_>) -> io::Result<()>,
 {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         asks.iter().map(|ask| self.ask(ask)).collect()

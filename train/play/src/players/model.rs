@@ -77,8 +77,8 @@ impl Player for ModelPlayer<'_> {
         let mut requests = Vec::with_capacity(asks.len());
         let mut asked = Vec::with_capacity(asks.len());
         for ask in asks {
-            let prompt = prompts.ids(&ask.seen())?;
-            let key = seeds::derive(ask.seed, "reply", &[ask.turn]);
+            let prompt = prompts.ids(&ask.seen)?;
+            let key = seeds::derive(ask.seen.seed, "reply", &[ask.turn]);
             requests.push(GenerationRequest {
                 prompt: prompt.to_vec(),
                 key,

@@ -16,7 +16,7 @@ impl EpisodeStreams {
     /// Returns the stream of this request's episode.
     pub fn of(&mut self, ask: &ActionRequest<'_>, name: &str) -> &mut Stream {
         if ask.turn == 0 {
-            self.0.insert(ask.episode, Stream::new(ask.seed, name));
+            self.0.insert(ask.episode, Stream::new(ask.seen.seed, name));
         }
         self.0
             .get_mut(&ask.episode)

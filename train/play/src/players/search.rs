@@ -53,7 +53,7 @@ impl SearchPlayer {
             }
             left -= close.len() + 1;
             // All actions are tried with the same luck, so only the action makes the difference.
-            let luck = seeds::derive(ask.seed, "search", &[ask.turn, number]);
+            let luck = seeds::derive(ask.seen.seed, "search", &[ask.turn, number]);
             let own = self.tried(ask, kept, luck)?;
             for &action in &close {
                 leads[action].add(self.tried(ask, action, luck)? - own);
@@ -111,7 +111,7 @@ impl Player for SearchPlayer {
 mod tests {
     use super::*;
     use crate::Referee;
-    use crate::evaluate::play_evaluation;
+    use crate::evaluate::play_against;
     use crate::metrics::PlayMetrics;
     use crate::players::scripted::ScriptedPlayer;
     use crate::scenes::Scenes;
@@ -122,14 +122,11 @@ mod tests {
         let scenario = (kind.configure)(&options).unwrap();
         let scenes = Scenes::of(&*scenario).unwrap();
         let seats = scenes.evaluation(&*scenario, 1, episodes).unwrap();
-        let referee = Referee {
-            step_limit: scenario.step_limit(),
-            format_penalty: 1.0,
-        };
+        let referee = Referee::of(&*scenario, 1.0);
         let mut search = SearchPlayer::new(&*scenario, tries).unwrap().unwrap();
         let players: [&mut dyn Player; 2] = [&mut ScriptedPlayer::default(), &mut search];
         players.map(|player| {
-            let episodes = play_evaluation(&*scenario, &referee, &seats, player, &());
+            let episodes = play_against(&*scenario, &referee, &seats, player, &mut [], &());
             PlayMetrics::of(scenario.actions(), &episodes.unwrap()).return_mean
         })
     }

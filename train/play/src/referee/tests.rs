@@ -100,10 +100,10 @@ impl Player for Says {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, crate::PlayError> {
         let reply = |ask: &ActionRequest<'_>| {
             assert_eq!(
-                ask.observation,
+                ask.seen.observation,
                 format!("agent {}, round {}", ask.agent, ask.turn)
             );
-            self.asked.push((ask.episode, ask.turn, ask.seed));
+            self.asked.push((ask.episode, ask.turn, ask.seen.seed));
             let action = (ask.turn != self.mumbles).then_some(self.number);
             Reply {
                 action,

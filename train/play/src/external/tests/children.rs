@@ -372,7 +372,7 @@ for request in requests():
     options.as_object_mut().unwrap().remove("actions");
     let mut child = Child::new(program, json!({}));
     let name = child.scenario().name().to_owned();
-    let talk = configure(&name.as_str().into(), &options).unwrap();
+    let talk = configured(&name, &options).unwrap();
     assert!(talk.takes_text());
     assert_eq!(
         (talk.actions(), &*talk.rules()),
@@ -393,7 +393,7 @@ for request in requests():
     assert!(game.succeeded(0));
     // The options hold the template itself.
     fs::remove_file(template).unwrap();
-    let again = configure(&name.as_str().into(), &talk.options()).unwrap();
+    let again = configured(&name, &talk.options()).unwrap();
     assert_eq!(again.options(), talk.options());
     drop((game, talk, again));
     child.is_gone(&["pid"]);

@@ -10,7 +10,6 @@ use ureq::http::{StatusCode, Uri};
 
 /// The maximum number of attempts of a request.
 const ATTEMPTS: usize = 6;
-/// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of an answer.
 const LARGEST: u64 = 8 << 20;
@@ -25,7 +24,6 @@ pub(super) struct ApiClient {
     pub(super) pause: Duration,
 }
 
-/// A failed attempt.
 struct FailedAttempt {
     /// its kind, for the counts
     kind: String,
