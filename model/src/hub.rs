@@ -524,7 +524,13 @@ impl Download<'_> {
                     let size = remote.size;
                     let short =
                         || self.network(format!("{name} ends after {done} of {size} bytes"));
-                    return Err(cut.unwrap_or_else(short));
+                    let error = cut.unwrap_or_else(short);
+                    return Err(match (error, done) {
+                        (ModelError::Hub(text), 1..) => ModelError::Hub(format!(
+                            "{text}; the {done} bytes of {name} received so far are kept"
+                        )),
+                        (error, _) => error,
+                    });
                 }
                 std::thread::sleep(FIRST_PAUSE * (1 << attempt));
             }
@@ -612,8 +618,8 @@ impl Download<'_> {
             false => "",
         };
         self.error(format!(
-            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; the bytes received so \
-             far are kept, so try again{hint}"
+            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; check the network, or \
+             give a local directory{hint}"
         ))
     }
 

@@ -32,10 +32,10 @@ pub enum GpuError {
     #[error("a GPU driver may not start here: {0}")]
     Limited(String),
     /// The requested device number does not exist.
-    #[error("there is no device {index}, wanted one of {}", numbered(.found))]
+    #[error("no device is called {name:?}; devices: {}", numbered(.found))]
     NoSuchDevice {
         /// The requested number.
-        index: usize,
+        name: String,
         /// The names of the devices found, in the order of their numbers.
         found: Vec<String>,
     },
@@ -149,10 +149,14 @@ impl Gpu {
             _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoDevice)?,
         };
-        let (mut caps, adapter) = adapters
-            .into_iter()
-            .nth(index)
-            .ok_or(GpuError::NoSuchDevice { index, found })?;
+        let (mut caps, adapter) =
+            adapters
+                .into_iter()
+                .nth(index)
+                .ok_or_else(|| GpuError::NoSuchDevice {
+                    name: index.to_string(),
+                    found,
+                })?;
         if options.webgpu {
             caps.lower_to_webgpu();
         }

@@ -29,7 +29,7 @@ lapwing_env::options! {
     weights: Weights = Weights::Lora;
     /// Training steps. 0: only evaluates. The paper: 700.
     steps: usize = 700;
-    /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
+    /// Scenes played in a step, with one group of episodes each. 1: the paper does not name it, and its text reads as one.
     groups: usize = 1, in Whole(1, 1 << 24);
     // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.

@@ -16,15 +16,18 @@ use lapwing_train::{Config, Error};
 use changes::announced;
 pub use changes::{ConfigArgs, adapter, learned, model};
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
-pub use tips::{printable, with_setting};
+pub use tips::{printable, with_setting, wrapped};
 use values::{SHARE, TOKENS, WHOLE, number, whole};
+
+/// The maximum width of help.
+const WIDTH: usize = 100;
 
 /// Train small language models to play text games, on any GPU or none
 #[derive(Debug, Parser)]
 #[command(
     name = "lapwing",
     version,
-    max_term_width = 100,
+    max_term_width = WIDTH,
     disable_help_subcommand = true,
     mut_subcommands = with_examples,
     after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
@@ -53,10 +56,23 @@ pub struct DeviceArgs {
         alias = "adapter-index",
         global = true,
         value_name = "N",
+        value_parser = device,
         env = "LAPWING_DEVICE",
         hide_env_values = true
     )]
     pub index: Option<usize>,
+}
+
+/// Parses the number of a device.
+fn device(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| {
+        let found = Gpu::list().into_iter().map(|caps| caps.name).collect();
+        let name = text.to_owned();
+        format!(
+            "{}; `lapwing devices` lists them",
+            GpuError::NoSuchDevice { name, found }
+        )
+    })
 }
 
 impl DeviceArgs {
@@ -101,7 +117,7 @@ pub enum Command {
     Export(ExportArgs),
     /// List runs with their game, model, steps and best evaluation
     Runs(RunsArgs),
-    /// Print every config value and its origin, or explain a key
+    /// Print the config values that have an effect, with their origins, or explain a key
     Config {
         #[command(flatten)]
         config: ConfigArgs,

@@ -1,5 +1,7 @@
 //! Checks of values: the ranges that the sections declare, and what depends on several values.
 
+use std::fmt::Display;
+
 use lapwing_env::OptionRange::{self, Real};
 use lapwing_learn::config::Sampling;
 use toml::{Table, Value};
@@ -56,22 +58,37 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let [coldest, warmest] = policy.temperature_range;
     let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;
-    let holds = policy.spread == 0.0 || (coldest..=warmest).contains(&policy.temperature);
-    let found = format!("[{coldest}, {warmest}]");
-    let temperature = policy.temperature;
-    let wanted = format!("a range that holds policy.temperature, which is {temperature}");
-    ensure(holds, "policy.temperature_range", found, wanted)?;
+    let (range, temperature) = (policy.temperature_range, policy.temperature);
+    agree(
+        policy.spread == 0.0 || (coldest..=warmest).contains(&temperature),
+        ["policy.temperature_range", "policy.temperature"],
+        [&format!("{range:?}"), &temperature],
+        "a range that holds",
+        format!("policy.temperature={coldest}"),
+    )?;
 
-    let fits = train.sampling == Sampling::All || train.learn <= train.group_size;
-    let wanted = format!("at most train.group_size, which is {}", train.group_size);
-    ensure(fits, "train.learn", train.learn, wanted)?;
-    let wanted =
-        "false with train.group_size below 4: halves of a group are measured against each other";
-    let has_halves = !train.measure || train.group_size >= 4;
-    ensure(has_halves, "train.measure", true, wanted)?;
-    let corrects = !train.correction || train.sampling == Sampling::Aaw;
-    let wanted = "false unless train.sampling is \"aaw\"";
-    ensure(corrects, "train.correction", true, wanted)?;
+    let size = train.group_size;
+    agree(
+        train.sampling == Sampling::All || train.learn <= size,
+        ["train.learn", "train.group_size"],
+        [&train.learn, &size],
+        "at most",
+        format!("train.learn={size}"),
+    )?;
+    agree(
+        !train.measure || size >= 4,
+        ["train.measure", "train.group_size"],
+        [&true, &size],
+        "false, because it compares halves of a group, or at least 4 as",
+        "train.measure=false".to_owned(),
+    )?;
+    agree(
+        !train.correction || train.sampling == Sampling::Aaw,
+        ["train.correction", "train.sampling"],
+        [&true, &values["train"]["sampling"]],
+        "false, or \"aaw\" as",
+        "train.correction=false".to_owned(),
+    )?;
     for (key, [low, high]) in [
         ("train.turn_clip", train.turn_clip),
         ("train.episode_clip", train.episode_clip),
@@ -87,16 +104,29 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     // A prompt and its reply pass through the model together.
     let (tokens, reply) = (train.tokens_per_batch, policy.max_new_tokens);
-    let wanted = format!("at least {}", reply + 1);
-    ensure(tokens > reply, "train.tokens_per_batch", tokens, wanted)?;
+    agree(
+        tokens > reply,
+        ["train.tokens_per_batch", "policy.max_new_tokens"],
+        [&tokens, &reply],
+        "more than",
+        format!("train.tokens_per_batch={}", reply + 1),
+    )?;
 
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
-    let wanted = format!("at most dqn.capacity, which is {}", dqn.capacity);
-    ensure(dqn.start <= dqn.capacity, "dqn.start", dqn.start, wanted)?;
+    agree(
+        dqn.start <= dqn.capacity,
+        ["dqn.start", "dqn.capacity"],
+        [&dqn.start, &dqn.capacity],
+        "at most",
+        format!("dqn.start={}", dqn.capacity),
+    )?;
     let is_temperature = eval.temperature == 0.0 || (1e-3..=1e3).contains(&eval.temperature);
     let wanted = "0, or a number from 0.001 to 1000";
-    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)
+    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)?;
+    config.model.source()?;
+    config.policy.template_variables()?;
+    Ok(())
 }
 
 /// Refuses a number, or a list with one, outside this range.
@@ -106,6 +136,25 @@ fn within(key: &str, found: &Value, range: &OptionRange) -> Result<(), ConfigErr
         Value::Float(n) => ensure(range.contains(*n), key, n, range.wanted()),
         Value::Array(list) => list.iter().try_for_each(|item| within(key, item, range)),
         _ => Ok(()),
+    }
+}
+
+/// Refuses two values of which the first must be `wanted` the second.
+fn agree(
+    holds: bool,
+    keys: [&'static str; 2],
+    values: [&dyn Display; 2],
+    wanted: &'static str,
+    cure: String,
+) -> Result<(), ConfigError> {
+    match holds {
+        true => Ok(()),
+        false => Err(ConfigError::Contradiction {
+            keys,
+            values: values.map(ToString::to_string),
+            wanted,
+            cure,
+        }),
     }
 }
 

@@ -28,6 +28,18 @@ impl Config {
     /// # Errors
     /// If there is no such preset, file, run, key or game, or a value is invalid.
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
+        let (resolved, checked) = Config::examine(request, settings)?;
+        checked.map(|()| resolved)
+    }
+
+    /// Does the same, and returns an invalid value or game as a result beside the others.
+    ///
+    /// # Errors
+    /// If there is no such preset, file, run or key, or a value has the wrong type.
+    pub fn examine(
+        request: &str,
+        settings: &[String],
+    ) -> Result<(Resolved, Result<(), ConfigError>), ConfigError> {
         // Malformed settings are reported first: `--set train.lr 1` would otherwise look for a preset named 1.
         let settings = ordered(settings, request)?;
         let source = ConfigRequest::read(request)?;
@@ -55,7 +67,8 @@ impl Config {
         for (key, value) in settings {
             layered.overlay("", nested(&key, value), &Origin::Setting)?;
         }
-        if layered.game() != game && !layered.origins.contains_key("name") {
+        let changes_game = layered.game() != game;
+        if changes_game && !layered.origins.contains_key("name") {
             let mut name = layered.game();
             if let Value::String(game) = &mut name {
                 *game = GameName::from(&**game).short();
@@ -71,17 +84,25 @@ impl Config {
         if resolved.config.learner.has_language() && resolved.has_large_model() {
             resolved.suit_other_model();
         }
-        let config = &mut resolved.config;
-        check(config)?;
-        config.model.source()?;
-        config.policy.template_variables()?;
-        config.resolve_game()?;
-        if let Some(file) = source.bare.filter(|_| !is_whole) {
-            let of_game =
-                |preset: &&super::Preset| GameName::from(preset.name) == resolved.config.game.name;
-            let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
+        resolved.follow_group_size();
+        let checked = check(&resolved.config).and_then(|()| resolved.config.resolve_game());
+        let checked = checked.map_err(|error| resolved.with_origins(error));
+        let (name, model) = (&resolved.config.game.name, &resolved.config.model);
+        let of_game = |preset: &&super::Preset| GameName::from(preset.name) == *name;
+        let preset = PRESETS.iter().find(of_game).map(|preset| preset.name);
+        let has_model = model.dir.is_some() || model.repo.is_some();
+        let is_of_preset = |origin: &&Origin| matches!(origin, Origin::Preset(_));
+        let other = resolved.origins.values().find(is_of_preset);
+        if let (Some(file), Some(preset)) =
+            (source.bare.filter(|_| !is_whole && !has_model), preset)
+        {
             resolved.notes.push(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
+            ));
+        } else if let (Some(other), Some(preset), true) = (other, preset, changes_game) {
+            resolved.notes.push(format!(
+                "{preset} is played with the other values of {other}; to start from the preset for this game, name it: lapwing \
+                 train {preset}"
             ));
         }
         let lr = resolved.origins.get("train.lr");
@@ -95,7 +116,7 @@ impl Config {
         }
         let unused = unused::notes(&resolved);
         resolved.notes.extend(unused);
-        Ok(resolved)
+        Ok((resolved, checked))
     }
 
     /// Returns the defaults, with every option of the default game.

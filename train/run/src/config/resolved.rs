@@ -5,12 +5,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lapwing_env::DeclaredOption;
+use lapwing_learn::config::Sampling;
 use lapwing_model::read_text;
 use lapwing_play::ReplyForm;
 use toml::Table;
 
 use super::load::find;
-use super::{Config, reference, unused};
+use super::{Config, ConfigError, reference, unused};
 
 /// Room for two sentences and an action in tags.
 const REPLY_TOKENS: usize = 64;
@@ -28,8 +29,8 @@ pub enum Origin {
     Written(String),
     /// The command line.
     Setting,
-    /// lapwing, because the preset's value is for the built-in model.
-    Model,
+    /// lapwing, for this reason.
+    Derived(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -39,7 +40,7 @@ impl fmt::Display for Origin {
             Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
             Origin::Setting => f.write_str("--set"),
-            Origin::Model => f.write_str("chosen for this model"),
+            Origin::Derived(reason) => f.write_str(reason),
         }
     }
 }
@@ -67,15 +68,26 @@ impl Resolved {
         };
         let in_effect = reference::keys().into_iter().filter(is_effective);
         let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
+        let mut left_out = BTreeSet::new();
         let is_shown = |part: &&str| {
             let heading = part.lines().next().unwrap_or_default();
             let name = heading.trim_matches(['[', ']']).split('.').next();
-            let in_effect = || in_effect.contains(name.unwrap_or_default());
+            let name = name.unwrap_or_default();
+            let is_idle = heading.starts_with('[') && !in_effect.contains(name);
+            if is_idle {
+                left_out.insert(format!("[{name}]"));
+            }
             // A heading alone is that of an empty table.
-            !heading.starts_with('[') || in_effect() && part.contains('\n')
+            !is_idle && (!heading.starts_with('[') || part.contains('\n'))
         };
         let all = self.config.to_toml();
         let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
+        let game = &self.config.game;
+        let kind = lapwing_env::find(&game.name.to_string());
+        let options = kind.map_or(&[][..], |kind| kind.options).iter();
+        let options = options.filter(|option| !game.options.contains_key(option.name));
+        let (unchanged, idle_options): (Vec<_>, Vec<_>) =
+            options.partition(|option| option.if_changed || (option.default)().is_null());
         let mut defaults = Config::default();
         defaults.game.name = self.config.game.name.clone();
         // An external game may need options, and has no defaults without them.
@@ -116,7 +128,54 @@ impl Resolved {
             }
             format!("{line}  # {comment}\n")
         };
-        parts.join("\n\n").lines().map(line).collect()
+        let mut text: String = parts.join("\n\n").lines().map(line).collect();
+        let named = |option: &DeclaredOption| format!("game.options.{}", option.name);
+        left_out.extend(idle_options.into_iter().map(named));
+        let unchanged = unchanged.into_iter().map(named).collect();
+        for (why, names) in [
+            ("without effect here", left_out),
+            ("not set, or at their defaults", unchanged),
+        ] {
+            if !names.is_empty() {
+                let names = Vec::from_iter(names).join(", ");
+                text += &format!("\n# left out, {why}: {names}\n");
+            }
+        }
+        text
+    }
+
+    /// Lowers the default of `train.learn` to the size of a group.
+    pub(super) fn follow_group_size(&mut self) {
+        let origin = self.origin("train.group_size");
+        let train = &mut self.config.train;
+        let (learn, size) = (train.learn, train.group_size);
+        if learn <= size
+            || train.sampling == Sampling::All
+            || self.origins.contains_key("train.learn")
+        {
+            return;
+        }
+        train.learn = size;
+        let follows = Origin::Derived("follows train.group_size");
+        self.origins.insert("train.learn".to_owned(), follows);
+        self.notes.push(format!(
+            "train.learn is {size} instead of the default {learn}, because train.group_size is {size} ({origin})"
+        ));
+    }
+
+    /// Adds the origins of its values to an error.
+    pub(super) fn with_origins(&self, mut error: ConfigError) -> ConfigError {
+        let add = |key: &str, value: &mut String| *value += &format!(" ({})", self.origin(key));
+        match &mut error {
+            ConfigError::Range { key, found, .. } => add(key, found),
+            ConfigError::Contradiction { keys, values, .. } => {
+                keys.iter()
+                    .zip(values)
+                    .for_each(|(key, value)| add(key, value));
+            }
+            _ => (),
+        }
+        error
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
@@ -136,7 +195,7 @@ impl Resolved {
         }
         (policy.reply, policy.max_new_tokens) = (ReplyForm::Tags, REPLY_TOKENS);
         self.origins
-            .extend(keys.map(|key| (key.to_owned(), Origin::Model)));
+            .extend(keys.map(|key| (key.to_owned(), Origin::Derived("chosen for this model"))));
         self.notes.push(format!(
             "the preset {name} is for the built-in model; another model gets policy.reply = \"tags\" and policy.max_new_tokens \
              = {REPLY_TOKENS} instead (--set of either keeps the preset's other value)"
@@ -156,8 +215,10 @@ impl Resolved {
 
     /// Returns the origin of a value, as a line.
     fn origin(&self, key: &str) -> String {
-        let origin = self.origins.get(key).map(ToString::to_string);
-        let origin = origin.unwrap_or_else(|| "default".to_owned());
+        // A list of tables has one origin.
+        let section = || self.origins.get(key.split('.').next()?);
+        let origin = self.origins.get(key).or_else(section);
+        let origin = origin.map_or("default".to_owned(), ToString::to_string);
         origin.escape_debug().collect()
     }
 
