@@ -524,13 +524,7 @@ impl Download<'_> {
                     let size = remote.size;
                     let short =
                         || self.network(format!("{name} ends after {done} of {size} bytes"));
-                    let error = cut.unwrap_or_else(short);
-                    return Err(match (error, done) {
-                        (ModelError::Hub(text), 1..) => ModelError::Hub(format!(
-                            "{text}; the {done} bytes of {name} received so far are kept"
-                        )),
-                        (error, _) => error,
-                    });
+                    return Err(cut.unwrap_or_else(short));
                 }
                 std::thread::sleep(FIRST_PAUSE * (1 << attempt));
             }
@@ -618,8 +612,8 @@ impl Download<'_> {
             false => "",
         };
         self.error(format!(
-            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; check the network, or \
-             give a local directory{hint}"
+            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; check the \
+             network, or give a local directory; the next attempt resumes a partial download{hint}"
         ))
     }
 

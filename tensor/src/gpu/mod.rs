@@ -32,10 +32,10 @@ pub enum GpuError {
     #[error("a GPU driver may not start here: {0}")]
     Limited(String),
     /// The requested device number does not exist.
-    #[error("no device is called {name:?}; devices: {}", numbered(.found))]
+    #[error("no device is called \"{index}\"; devices: {}", numbered(.found))]
     NoSuchDevice {
         /// The requested number.
-        name: String,
+        index: usize,
         /// The names of the devices found, in the order of their numbers.
         found: Vec<String>,
     },
@@ -149,14 +149,10 @@ impl Gpu {
             _ if found.is_empty() => return Err(Gpu::none_found()),
             _ => Gpu::choice(all()).ok_or(GpuError::NoDevice)?,
         };
-        let (mut caps, adapter) =
-            adapters
-                .into_iter()
-                .nth(index)
-                .ok_or_else(|| GpuError::NoSuchDevice {
-                    name: index.to_string(),
-                    found,
-                })?;
+        let (mut caps, adapter) = adapters
+            .into_iter()
+            .nth(index)
+            .ok_or(GpuError::NoSuchDevice { index, found })?;
         if options.webgpu {
             caps.lower_to_webgpu();
         }
@@ -447,7 +443,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(
-            text.starts_with("there is no device 99, wanted one of 0 ("),
+            text.starts_with("no device is called \"99\"; devices: 0 ("),
             "{text}"
         );
         for (index, caps) in Gpu::list().iter().enumerate() {

@@ -34,8 +34,8 @@ lapwing_env::options! {
     // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.
     group_size: usize = 100, in Whole(2, 1 << 24);
-    /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. No effect with
-    /// `sampling = "all"`.
+    /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default is
+    /// lowered to a smaller `group_size`. No effect with `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
     /// How those are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the paper; `uniform`,
     /// drawn with equal weights; `top`, those of the largest absolute advantages; `all`, every episode.

@@ -16,18 +16,15 @@ use lapwing_train::{Config, Error};
 use changes::announced;
 pub use changes::{ConfigArgs, adapter, learned, model};
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
-pub use tips::{printable, with_setting, wrapped};
+pub use tips::{printable, with_setting};
 use values::{SHARE, TOKENS, WHOLE, number, whole};
-
-/// The maximum width of help.
-const WIDTH: usize = 100;
 
 /// Train small language models to play text games, on any GPU or none
 #[derive(Debug, Parser)]
 #[command(
     name = "lapwing",
     version,
-    max_term_width = WIDTH,
+    max_term_width = 100,
     disable_help_subcommand = true,
     mut_subcommands = with_examples,
     after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
@@ -56,23 +53,12 @@ pub struct DeviceArgs {
         alias = "adapter-index",
         global = true,
         value_name = "N",
-        value_parser = device,
+        value_parser = |text: &str| text.parse::<usize>()
+            .map_err(|_| format!("no device is called {text:?}; `lapwing devices` lists them")),
         env = "LAPWING_DEVICE",
         hide_env_values = true
     )]
     pub index: Option<usize>,
-}
-
-/// Parses the number of a device.
-fn device(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| {
-        let found = Gpu::list().into_iter().map(|caps| caps.name).collect();
-        let name = text.to_owned();
-        format!(
-            "{}; `lapwing devices` lists them",
-            GpuError::NoSuchDevice { name, found }
-        )
-    })
 }
 
 impl DeviceArgs {
@@ -117,7 +103,7 @@ pub enum Command {
     Export(ExportArgs),
     /// List runs with their game, model, steps and best evaluation
     Runs(RunsArgs),
-    /// Print the config values that have an effect, with their origins, or explain a key
+    /// Print the config values in effect and their origins, or explain a key
     Config {
         #[command(flatten)]
         config: ConfigArgs,

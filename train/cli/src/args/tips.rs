@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{CommandFactory, Parser};
 use lapwing_train::config;
 
-use super::{Cli, WIDTH};
+use super::Cli;
 use crate::out;
 
 /// Options of other programs, and the settings that mean about the same.
@@ -21,22 +21,13 @@ pub fn printable(error: Error) -> Error {
     Cli::try_parse_from(words).err().unwrap_or(error)
 }
 
-/// Returns the text with line breaks as in the help.
-pub fn wrapped(text: String) -> String {
-    let page = clap::Command::new("").help_template("{after-help}");
-    let mut page = page.max_term_width(WIDTH).after_help(text);
-    page.render_help().to_string().trim().to_owned()
-}
-
 /// Replaces the parser's guess at an unknown option by the setting of that name, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {
-    let mut cli = Cli::command();
-    cli.build();
-    let name = std::env::args_os().find(|word| cli.find_subcommand(word).is_some());
-    let command = name.and_then(|name| cli.find_subcommand_mut(&name));
-    let command = command.filter(|c| c.get_arguments().any(|a| a.get_id() == "set"));
+    let cli = Cli::command();
+    let command = std::env::args_os().find_map(|word| cli.find_subcommand(&word));
+    let has_settings = command.is_some_and(|c| c.get_arguments().any(|a| a.get_id() == "set"));
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
-        && let Some(command) = command
+        && has_settings
         && error.kind() == ErrorKind::UnknownArgument
         && let Some(key) = setting(option)
     {
@@ -44,9 +35,8 @@ pub fn with_setting(mut error: Error) -> Error {
         error.remove(ContextKind::SuggestedArg);
         let tip = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tip);
-        // That of the error requires the options that were given.
-        let usage = ContextValue::StyledStr(command.render_usage());
-        error.insert(ContextKind::Usage, usage);
+        // It would list the options that were given as required ones.
+        error.remove(ContextKind::Usage);
     }
     error
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
+use clap::CommandFactory;
 use lapwing_train::Config;
 use serde_json::{Value, json};
 
@@ -29,11 +30,10 @@ pub fn show(arguments: &args::ConfigArgs, explain: Option<&str>, is_json: bool) 
             let default = default_text(&key["default"]);
             format!("{name}\n  {meaning}\n  values: {values}\n  default: {default}\n")
         });
-        writeln!(
-            out::shown(),
-            "{}",
-            args::wrapped(described.collect::<String>())
-        )?;
+        // The help breaks the lines.
+        let page = args::Cli::command().help_template("{after-help}");
+        let mut page = page.after_help(described.collect::<String>());
+        writeln!(out::shown(), "{}", page.render_help().to_string().trim())?;
         return Ok(());
     }
     resolved.notes.iter().for_each(|note| out::note(note));

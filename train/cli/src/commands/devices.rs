@@ -17,8 +17,7 @@ pub fn list(selected: DeviceArgs, is_json: bool) -> Result<()> {
     }
     if let Some(index) = selected.index.filter(|&index| index >= found.len()) {
         let found = found.into_iter().map(|caps| caps.name).collect();
-        let name = index.to_string();
-        return Err(GpuError::NoSuchDevice { name, found }.into());
+        return Err(GpuError::NoSuchDevice { index, found }.into());
     }
     let used = selected.index.or_else(|| Gpu::choice(found.iter()));
     if is_json {

@@ -6,12 +6,13 @@ use lapwing_env::OptionRange::{self, Real};
 use lapwing_learn::config::Sampling;
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, reference};
+use super::{Config, ConfigError, Resolved, reference};
 
 /// Refuses values that no run could use.
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let Config {
         name,
+        model,
         lora,
         mix,
         policy,
@@ -20,11 +21,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         dqn,
         eval,
         ..
-    } = config;
+    } = &resolved.config;
     let is_name = !name.is_empty() && !name.contains(['/', '\\']);
     let wanted = "a name for a directory, without slashes";
     ensure(is_name, "name", name, wanted)?;
-    let values = Table::try_from(config).expect("read from a table");
+    let values = Table::try_from(&resolved.config).expect("read from a table");
     for (section, option) in reference::keys() {
         // A list of tables, or one.
         let tables = match values.get(section) {
@@ -39,6 +40,19 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             within(&key, &table[option.name], range)?;
         }
     }
+    let agree = |holds, [key, other]: [&str; 2], wanted, cure: &dyn Display| {
+        let value = |key: &str| {
+            let (section, name) = key.split_once('.').expect("in a section");
+            &values[section][name]
+        };
+        let (beside, origin) = (value(other), resolved.origin(other));
+        let wanted = format!(
+            "{wanted} {other}, which is {beside} ({origin}); for example: --set {key}={cure}"
+        );
+        ensure(holds, key, value(key), wanted)
+    };
+    let one_model = model.dir.is_none() || model.repo.is_none();
+    agree(one_model, ["model.repo", "model.dir"], "none beside", &"")?;
     let targets = lora.targets.check();
     targets.map_err(|reason| ConfigError::Invalid(format!("key `lora.targets`: {reason}")))?;
 
@@ -58,37 +72,20 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let [coldest, warmest] = policy.temperature_range;
     let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;
-    let (range, temperature) = (policy.temperature_range, policy.temperature);
-    agree(
-        policy.spread == 0.0 || (coldest..=warmest).contains(&temperature),
-        ["policy.temperature_range", "policy.temperature"],
-        [&format!("{range:?}"), &temperature],
-        "a range that holds",
-        format!("policy.temperature={coldest}"),
-    )?;
+    let holds = policy.spread == 0.0 || (coldest..=warmest).contains(&policy.temperature);
+    let keys = ["policy.temperature", "policy.temperature_range"];
+    agree(holds, keys, "a number in", &coldest)?;
 
     let size = train.group_size;
-    agree(
-        train.sampling == Sampling::All || train.learn <= size,
-        ["train.learn", "train.group_size"],
-        [&train.learn, &size],
-        "at most",
-        format!("train.learn={size}"),
-    )?;
-    agree(
-        !train.measure || size >= 4,
-        ["train.measure", "train.group_size"],
-        [&true, &size],
-        "false, because it compares halves of a group, or at least 4 as",
-        "train.measure=false".to_owned(),
-    )?;
-    agree(
-        !train.correction || train.sampling == Sampling::Aaw,
-        ["train.correction", "train.sampling"],
-        [&true, &values["train"]["sampling"]],
-        "false, or \"aaw\" as",
-        "train.correction=false".to_owned(),
-    )?;
+    let fits = train.sampling == Sampling::All || train.learn <= size;
+    agree(fits, ["train.learn", "train.group_size"], "at most", &size)?;
+    let has_halves = !train.measure || size >= 4;
+    let keys = ["train.measure", "train.group_size"];
+    let wanted = "false, because it compares halves of a group, or at least 4 as";
+    agree(has_halves, keys, wanted, &false)?;
+    let corrects = !train.correction || train.sampling == Sampling::Aaw;
+    let keys = ["train.correction", "train.sampling"];
+    agree(corrects, keys, "false, or \"aaw\" as", &false)?;
     for (key, [low, high]) in [
         ("train.turn_clip", train.turn_clip),
         ("train.episode_clip", train.episode_clip),
@@ -104,28 +101,17 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     // A prompt and its reply pass through the model together.
     let (tokens, reply) = (train.tokens_per_batch, policy.max_new_tokens);
-    agree(
-        tokens > reply,
-        ["train.tokens_per_batch", "policy.max_new_tokens"],
-        [&tokens, &reply],
-        "more than",
-        format!("train.tokens_per_batch={}", reply + 1),
-    )?;
+    let keys = ["train.tokens_per_batch", "policy.max_new_tokens"];
+    agree(tokens > reply, keys, "more than", &(reply + 1))?;
 
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
-    agree(
-        dqn.start <= dqn.capacity,
-        ["dqn.start", "dqn.capacity"],
-        [&dqn.start, &dqn.capacity],
-        "at most",
-        format!("dqn.start={}", dqn.capacity),
-    )?;
+    let (keys, most) = (["dqn.start", "dqn.capacity"], dqn.capacity);
+    agree(dqn.start <= most, keys, "at most", &most)?;
     let is_temperature = eval.temperature == 0.0 || (1e-3..=1e3).contains(&eval.temperature);
     let wanted = "0, or a number from 0.001 to 1000";
     ensure(is_temperature, "eval.temperature", eval.temperature, wanted)?;
-    config.model.source()?;
-    config.policy.template_variables()?;
+    policy.template_variables()?;
     Ok(())
 }
 
@@ -136,25 +122,6 @@ fn within(key: &str, found: &Value, range: &OptionRange) -> Result<(), ConfigErr
         Value::Float(n) => ensure(range.contains(*n), key, n, range.wanted()),
         Value::Array(list) => list.iter().try_for_each(|item| within(key, item, range)),
         _ => Ok(()),
-    }
-}
-
-/// Refuses two values of which the first must be `wanted` the second.
-fn agree(
-    holds: bool,
-    keys: [&'static str; 2],
-    values: [&dyn Display; 2],
-    wanted: &'static str,
-    cure: String,
-) -> Result<(), ConfigError> {
-    match holds {
-        true => Ok(()),
-        false => Err(ConfigError::Contradiction {
-            keys,
-            values: values.map(ToString::to_string),
-            wanted,
-            cure,
-        }),
     }
 }
 

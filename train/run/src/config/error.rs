@@ -26,7 +26,7 @@ pub enum ConfigError {
     /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
     #[error("{0}")]
     Invalid(String),
-    /// A value is out of its range.
+    /// Two settings contradict each other, or one is out of its range.
     #[error("key `{key}`: found {found}, wanted {wanted}")]
     Range {
         /// The dotted key.
@@ -35,21 +35,6 @@ pub enum ConfigError {
         found: String,
         /// The valid values.
         wanted: String,
-    },
-    /// Two values contradict each other.
-    #[error(
-        "key `{}`: found {}, wanted {wanted} {}, which is {}; for example: --set {cure}",
-        keys[0], values[0], keys[1], values[1]
-    )]
-    Contradiction {
-        /// The two dotted keys.
-        keys: [&'static str; 2],
-        /// Their values.
-        values: [String; 2],
-        /// What the first may be beside the second.
-        wanted: &'static str,
-        /// A setting that fits.
-        cure: String,
     },
     /// There is no such game.
     #[error(transparent)]

@@ -85,26 +85,29 @@ impl Config {
             resolved.suit_other_model();
         }
         resolved.follow_group_size();
-        let checked = check(&resolved.config).and_then(|()| resolved.config.resolve_game());
-        let checked = checked.map_err(|error| resolved.with_origins(error));
+        let checked = check(&resolved).and_then(|()| resolved.config.resolve_game());
+        let checked = checked.map_err(|mut error| {
+            if let ConfigError::Range { key, found, .. } = &mut error {
+                *found += &format!(" ({})", resolved.origin(key));
+            }
+            error
+        });
         let (name, model) = (&resolved.config.game.name, &resolved.config.model);
         let of_game = |preset: &&super::Preset| GameName::from(preset.name) == *name;
         let preset = PRESETS.iter().find(of_game).map(|preset| preset.name);
-        let has_model = model.dir.is_some() || model.repo.is_some();
-        let is_of_preset = |origin: &&Origin| matches!(origin, Origin::Preset(_));
-        let other = resolved.origins.values().find(is_of_preset);
-        if let (Some(file), Some(preset)) =
-            (source.bare.filter(|_| !is_whole && !has_model), preset)
-        {
-            resolved.notes.push(format!(
+        let is_preset = |origin: &&Origin| changes_game && matches!(origin, Origin::Preset(_));
+        let other = resolved.origins.values().find(is_preset);
+        let has_none = model.dir.is_none() && model.repo.is_none();
+        let bare = source.bare.filter(|_| !is_whole && has_none);
+        resolved.notes.extend(match (preset, bare, other) {
+            (Some(preset), Some(file), _) => Some(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
-            ));
-        } else if let (Some(other), Some(preset), true) = (other, preset, changes_game) {
-            resolved.notes.push(format!(
-                "{preset} is played with the other values of {other}; to start from the preset for this game, name it: lapwing \
-                 train {preset}"
-            ));
-        }
+            )),
+            (Some(preset), _, Some(other)) => Some(format!(
+                "{preset} is played with the other values of {other}; `lapwing train {preset}` starts from the preset for it"
+            )),
+            _ => None,
+        });
         let lr = resolved.origins.get("train.lr");
         let is_chosen = !matches!(lr, None | Some(Origin::Preset(_)));
         if resolved.config.train.weights == Weights::All && !is_chosen {

@@ -95,11 +95,10 @@ impl ModelChoice {
             (None, None) => Ok(ModelSource::BuiltIn),
             (Some(dir), None) => Ok(ModelSource::Directory(dir.clone())),
             (None, Some(repository)) => Ok(ModelSource::Repository(repository.clone())),
-            (Some(dir), Some(repository)) => Err(ConfigError::Contradiction {
-                keys: ["model.repo", "model.dir"],
-                values: [format!("{:?}", repository.to_string()), format!("{dir:?}")],
-                wanted: "none beside",
-                cure: "model.repo=".to_owned(),
+            (Some(dir), Some(repository)) => Err(ConfigError::Range {
+                key: "model.repo".to_owned(),
+                found: format!("{:?}", repository.to_string()),
+                wanted: format!("none beside model.dir, which is {dir:?}"),
             }),
         }
     }

@@ -81,15 +81,15 @@ pub fn explain(
     let meant = all.iter().filter(|(key, _)| is_meant(key)).cloned();
     let meant: Vec<_> = meant.collect();
     if meant.is_empty() {
-        let sections = all
-            .iter()
-            .filter_map(|(key, _)| Some(key.split_once('.')?.0));
-        let mut sections: Vec<_> = sections.map(str::to_owned).collect();
-        sections.dedup();
-        let list = sections.join(", ");
-        let keys = all.iter().map(|(key, _)| key.clone());
-        let nearest = lapwing_env::suggestion(name, &keys.chain(sections).collect::<Vec<_>>());
-        let problem = format!("unknown key or section `{name}`{nearest}; the sections are {list}");
+        let sections = Config::LIST.iter().map(|option| option.name.to_owned());
+        let list = sections.clone().collect::<Vec<_>>().join(", ");
+        let known: Vec<_> = all
+            .into_iter()
+            .map(|(key, _)| key)
+            .chain(sections)
+            .collect();
+        let nearest = lapwing_env::suggestion(name, &known);
+        let problem = format!("unknown key or section `{name}`{nearest}; at the top are {list}");
         return Err(ConfigError::Invalid(problem));
     }
     Ok(meant)

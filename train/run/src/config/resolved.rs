@@ -11,7 +11,7 @@ use lapwing_play::ReplyForm;
 use toml::Table;
 
 use super::load::find;
-use super::{Config, ConfigError, reference, unused};
+use super::{Config, reference, unused};
 
 /// Room for two sentences and an action in tags.
 const REPLY_TOKENS: usize = 64;
@@ -68,26 +68,25 @@ impl Resolved {
         };
         let in_effect = reference::keys().into_iter().filter(is_effective);
         let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
-        let mut left_out = BTreeSet::new();
+        let sections = reference::keys().into_iter().map(|(section, _)| section);
+        let idle_sections = sections.filter(|section| !in_effect.contains(section));
+        let mut left_out: Vec<_> = idle_sections.map(|it| format!("[{it}]")).collect();
+        left_out.dedup();
         let is_shown = |part: &&str| {
             let heading = part.lines().next().unwrap_or_default();
             let name = heading.trim_matches(['[', ']']).split('.').next();
-            let name = name.unwrap_or_default();
-            let is_idle = heading.starts_with('[') && !in_effect.contains(name);
-            if is_idle {
-                left_out.insert(format!("[{name}]"));
-            }
+            let in_effect = || in_effect.contains(name.unwrap_or_default());
             // A heading alone is that of an empty table.
-            !is_idle && (!heading.starts_with('[') || part.contains('\n'))
+            !heading.starts_with('[') || in_effect() && part.contains('\n')
         };
         let all = self.config.to_toml();
         let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
         let game = &self.config.game;
-        let kind = lapwing_env::find(&game.name.to_string());
-        let options = kind.map_or(&[][..], |kind| kind.options).iter();
-        let options = options.filter(|option| !game.options.contains_key(option.name));
-        let (unchanged, idle_options): (Vec<_>, Vec<_>) =
-            options.partition(|option| option.if_changed || (option.default)().is_null());
+        let options =
+            lapwing_env::find(&game.name.to_string()).map_or(&[][..], |kind| kind.options);
+        let names = options.iter().map(|option| option.name);
+        let not_set = names.filter(|name| !game.options.contains_key(*name));
+        left_out.extend(not_set.map(|name| format!("game.options.{name}")));
         let mut defaults = Config::default();
         defaults.game.name = self.config.game.name.clone();
         // An external game may need options, and has no defaults without them.
@@ -128,20 +127,9 @@ impl Resolved {
             }
             format!("{line}  # {comment}\n")
         };
-        let mut text: String = parts.join("\n\n").lines().map(line).collect();
-        let named = |option: &DeclaredOption| format!("game.options.{}", option.name);
-        left_out.extend(idle_options.into_iter().map(named));
-        let unchanged = unchanged.into_iter().map(named).collect();
-        for (why, names) in [
-            ("without effect here", left_out),
-            ("not set, or at their defaults", unchanged),
-        ] {
-            if !names.is_empty() {
-                let names = Vec::from_iter(names).join(", ");
-                text += &format!("\n# left out, {why}: {names}\n");
-            }
-        }
-        text
+        let text: String = parts.join("\n\n").lines().map(line).collect();
+        let left_out = left_out.join(", ");
+        format!("{text}\n# left out, as they have no effect here or are not set: {left_out}\n")
     }
 
     /// Lowers the default of `train.learn` to the size of a group.
@@ -149,10 +137,8 @@ impl Resolved {
         let origin = self.origin("train.group_size");
         let train = &mut self.config.train;
         let (learn, size) = (train.learn, train.group_size);
-        if learn <= size
-            || train.sampling == Sampling::All
-            || self.origins.contains_key("train.learn")
-        {
+        let is_given = self.origins.contains_key("train.learn");
+        if is_given || learn <= size || train.sampling == Sampling::All {
             return;
         }
         train.learn = size;
@@ -161,21 +147,6 @@ impl Resolved {
         self.notes.push(format!(
             "train.learn is {size} instead of the default {learn}, because train.group_size is {size} ({origin})"
         ));
-    }
-
-    /// Adds the origins of its values to an error.
-    pub(super) fn with_origins(&self, mut error: ConfigError) -> ConfigError {
-        let add = |key: &str, value: &mut String| *value += &format!(" ({})", self.origin(key));
-        match &mut error {
-            ConfigError::Range { key, found, .. } => add(key, found),
-            ConfigError::Contradiction { keys, values, .. } => {
-                keys.iter()
-                    .zip(values)
-                    .for_each(|(key, value)| add(key, value));
-            }
-            _ => (),
-        }
-        error
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
@@ -214,7 +185,7 @@ impl Resolved {
     }
 
     /// Returns the origin of a value, as a line.
-    fn origin(&self, key: &str) -> String {
+    pub(super) fn origin(&self, key: &str) -> String {
         // A list of tables has one origin.
         let section = || self.origins.get(key.split('.').next()?);
         let origin = self.origins.get(key).or_else(section);

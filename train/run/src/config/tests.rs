@@ -408,6 +408,78 @@ all_episodes = true
     assert_eq!(written.config, resolved.config);
 }
 
+/// Such a note would point to a preset that is for another model or game.
+#[test]
+fn an_own_model_or_game_needs_no_preset() {
+    for text in [
+        "model.repo = \"owner/name\"",
+        "model.dir = \"model\"",
+        "game.name = \"exec:game\"\ngame.options.actions = [\"left\"]",
+        "game.name = \"sokoban\"",
+    ] {
+        let resolved = files(&[("mine.toml", text)], "mine.toml").unwrap();
+        assert_eq!(resolved.notes, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn another_game_than_the_preset_has_is_noted() {
+    let notes = |request: &str, game: &str| {
+        let settings = [format!("game.name={game}")];
+        Config::resolve(request, &settings)
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    assert_snapshot!(notes("frozen-lake", "snake"), @"");
+    assert_snapshot!(notes("snake-duel", "frozen-lake"), @"");
+    for (request, game) in [
+        ("frozen-lake", "sokoban"),
+        ("frozen-lake", "frozen-lake"),
+        ("rooms", "snake"),
+    ] {
+        assert_eq!(notes(request, game), "");
+    }
+}
+
+#[test]
+fn the_default_of_learn_follows_the_size_of_a_group() {
+    let small = "train.group_size = 4\n";
+    let resolved = files(&[("mine.toml", small)], "mine.toml").unwrap();
+    assert_eq!(resolved.config.train.learn, 4);
+    assert_snapshot!(resolved.notes.join("\n"), @"");
+    let text = resolved.to_toml();
+    assert!(
+        text.contains("\nlearn = 4  # follows train.group_size (default 25)\n"),
+        "{text}"
+    );
+    let again = files(&[("config.toml", &text)], "config.toml").unwrap();
+    assert_eq!((again.config, again.notes), (resolved.config, vec![]));
+    // A value that somebody wrote stays.
+    for text in [
+        format!("{small}train.learn = 25"),
+        format!("base = \"snake\"\n{small}"),
+    ] {
+        let error = files(&[("mine.toml", &text)], "mine.toml").unwrap_err();
+        assert!(error.contains("key `train.learn`: found "), "{error}");
+    }
+    let all = format!("{small}train.sampling = \"all\"");
+    let all = files(&[("mine.toml", &all)], "mine.toml").unwrap();
+    assert_eq!(all.config.train.learn, 25);
+}
+
+#[test]
+fn what_the_output_leaves_out_is_listed() {
+    let last = |request: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        let text = Config::resolve(request, &settings).unwrap().to_toml();
+        text.lines().last().unwrap().to_owned()
+    };
+    assert_snapshot!(last("frozen-lake", &[]), @"");
+    assert_snapshot!(last("frozen-lake", &["game.options.map=[\"SF\", \"FG\"]"]), @"");
+    assert_snapshot!(last("snake-dqn", &[]), @"");
+}
+
 #[test]
 fn every_value_says_where_it_comes_from() {
     let settings = [
