@@ -65,7 +65,7 @@ fn the_environment_of_the_docs_is_played() {
         played.out
     );
 
-    let note = "the built-in model has read only prompts of Frozen Lake and Snake, and none of ";
+    let note = "the built-in model has read only prompts of Frozen Lake and Snake; ";
     assert!(played.err.contains(note), "{}", played.err);
 
     for (seed, word, ending) in [

@@ -15,7 +15,7 @@ fn an_unknown_device_is_refused() {
     // The list depends on the machine.
     let (before, rest) = error.split_once("0 (").unwrap();
     let (_, after) = rest.rsplit_once(");").unwrap();
-    assert_snapshot!(format!("{before}0 (NAME);{after}"), @"");
+    assert_snapshot!(format!("{before}0 (NAME);{after}"), @r#"error: no device is called "99"; devices: 0 (NAME); `lapwing devices` lists them"#);
 }
 
 #[test]

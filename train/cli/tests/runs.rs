@@ -286,7 +286,7 @@ fn a_config_is_shown_and_loads_again() {
 
     // Values that no run could use are shown, too.
     let wrong = succeeds(home.path(), &["config", "--set", "train.learn=200"]);
-    assert_snapshot!(wrong.err, @"");
+    assert_snapshot!(wrong.err, @"warning: key `train.learn`: found 200 (--set), wanted at most train.group_size, which is 25 (the preset frozen-lake); for example: --set train.learn=25");
     assert!(
         wrong.out.contains("\nlearn = 200  # --set (default 25)\n"),
         "{}",
@@ -296,7 +296,8 @@ fn a_config_is_shown_and_loads_again() {
     let explained = succeeds(home.path(), &["config", "--explain", "train.learn"]);
     assert_snapshot!(explained.out, @r#"
     train.learn
-      G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. No effect with `sampling = "all"`.
+      G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default
+      is lowered to a smaller `group_size`. No effect with `sampling = "all"`.
       values: at least 1
       default: 25
     "#);

@@ -142,17 +142,15 @@ impl State {
             let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
             let is_known = KNOWN_GAMES.contains(&world.scenario.name());
             let name = &world.name;
-            let unfit = match longest.filter(|_| is_fresh) {
+            let limit = match longest.filter(|_| is_fresh) {
                 Some((2.., reply)) => {
                     format!("replies with one token, and {name} needs replies such as {reply:?}")
                 }
-                Some(_) if !is_known => {
-                    format!("has read only prompts of Frozen Lake and Snake, and none of {name}")
-                }
+                Some(_) if !is_known => "has read only prompts of Frozen Lake and Snake".to_owned(),
                 _ => continue,
             };
             progress.note(&format!(
-                "the built-in model {unfit}; if it does not learn, use another model (--model)"
+                "the built-in model {limit}; if it does not learn {name}, use another model (--model)"
             ));
         }
         let agents = worlds.iter().map(|world| world.scenario.agents()).max();

@@ -85,8 +85,8 @@ impl Config {
             resolved.suit_other_model();
         }
         resolved.follow_group_size();
-        let checked = check(&resolved).and_then(|()| resolved.config.resolve_game());
-        let checked = checked.map_err(|mut error| {
+        let (values, game) = (check(&resolved), resolved.config.resolve_game());
+        let checked = values.and(game).map_err(|mut error| {
             if let ConfigError::Range { key, found, .. } = &mut error {
                 *found += &format!(" ({})", resolved.origin(key));
             }

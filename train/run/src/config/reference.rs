@@ -89,7 +89,11 @@ pub fn explain(
             .chain(sections)
             .collect();
         let nearest = lapwing_env::suggestion(name, &known);
-        let problem = format!("unknown key or section `{name}`{nearest}; at the top are {list}");
+        let more = match &*nearest {
+            "" => format!("; at the top are {list}"),
+            _ => nearest,
+        };
+        let problem = format!("unknown key or section `{name}`{more}");
         return Err(ConfigError::Invalid(problem));
     }
     Ok(meant)

@@ -491,7 +491,7 @@ mod tests {
         let mut made: Vec<PathBuf> = std::thread::scope(|scope| {
             let one = || {
                 begin.wait();
-                next_free(&name).unwrap()
+                make_next(&name).unwrap()
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
