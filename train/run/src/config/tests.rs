@@ -188,7 +188,10 @@ fn numbers_that_are_none_are_no_options() {
     assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number from 2 to 64"#);
     assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf (--set), wanted a finite number");
     let (_home, path) = file("[game.options]\nsize = nan\n");
-    let error = load(&path, &[]).unwrap_err().replace(&path, "FILE");
+    let error = load(&path, &[])
+        .unwrap_err()
+        .to_string()
+        .replace(&path, "FILE");
     assert_snapshot!(error, @"key `game.options.size`: found nan (FILE), wanted a finite number");
 }
 
