@@ -329,7 +329,7 @@ fn shortened(value: &Value) -> String {
 pub fn suggestion(name: &str, known: &[String]) -> String {
     let edits = |known| strsim::osa_distance(name, known);
     let nearest = known.iter().min_by_key(|known| (edits(known), *known));
-    let nearest = nearest.filter(|known| edits(known) <= 1 + name.chars().count() / 4);
+    let nearest = nearest.filter(|known| edits(known) <= (name.chars().count() / 4).max(1));
     let contains = |known: &&String| name.len() > 3 && known.contains(name);
     let longer = known
         .iter()

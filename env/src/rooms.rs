@@ -43,7 +43,7 @@ pub(crate) const KIND: Kind = Kind {
         "rooms-unlock-local": task = RoomsTask::UnlockLocal;
         /// Unlock a door and pick up the box behind it (UnlockPickup), 20 steps.
         "rooms-unlock-pickup": task = RoomsTask::UnlockPickup;
-        /// The same with a ball before the door (BlockedUnlockPickup), 40 steps.
+        /// The same with a ball in front of the door (BlockedUnlockPickup), 40 steps.
         "rooms-blocked-unlock-pickup": task = RoomsTask::BlockedUnlockPickup;
         /// Unlock a door to the key of another (UnlockToUnlock), 60 steps.
         "rooms-unlock-to-unlock": task = RoomsTask::UnlockToUnlock;

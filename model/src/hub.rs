@@ -594,8 +594,8 @@ impl Download<'_> {
             false => "",
         };
         self.error(format!(
-            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; the bytes received so \
-             far are kept, so try again{hint}"
+            "there is no directory of that name, and it cannot be downloaded from {endpoint}: {reason}; check the \
+             network, or give a local directory; the next attempt resumes a partial download{hint}"
         ))
     }
 

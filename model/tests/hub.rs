@@ -312,7 +312,7 @@ fn partial_downloads_are_resumed() {
         "{error}"
     );
     assert!(
-        error.contains("the bytes received so far are kept, so try again"),
+        error.ends_with("; the next attempt resumes a partial download"),
         "{error}"
     );
     let sha256 = hex(&Sha256::digest(&weights));

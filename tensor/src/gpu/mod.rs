@@ -32,7 +32,7 @@ pub enum GpuError {
     #[error("a GPU driver may not start here: {0}")]
     Limited(String),
     /// The requested device number does not exist.
-    #[error("there is no device {index}, wanted one of {}", numbered(.found))]
+    #[error("no device is called \"{index}\"; devices: {}", numbered(.found))]
     NoSuchDevice {
         /// The requested number.
         index: usize,
@@ -437,7 +437,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(
-            text.starts_with("there is no device 99, wanted one of 0 ("),
+            text.starts_with("no device is called \"99\"; devices: 0 ("),
             "{text}"
         );
         for (index, caps) in Gpu::list().iter().enumerate() {

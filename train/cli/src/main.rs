@@ -147,7 +147,8 @@ fn hint(error: &anyhow::Error) -> &'static str {
         (_, Some(ModelError::NotNumbers), _) | (.., Some(GpuError::Failed(_))) => {
             " (`lapwing doctor` tests the device)"
         }
-        (.., Some(GpuError::NoSuchDevice { .. } | GpuError::Unusable(_))) => {
+        (.., Some(GpuError::NoSuchDevice { .. })) => "; `lapwing devices` lists them",
+        (.., Some(GpuError::Unusable(_))) => {
             " (--device N selects a device; `lapwing devices` lists them)"
         }
         (.., Some(GpuError::OutOfMemory(_))) => " (train.tokens_per_batch, train.group_size)",

@@ -276,7 +276,7 @@ fn the_doctor_reports_what_it_cannot_open() {
     assert!(
         ended
             .out
-            .starts_with("BAD  device         there is no device 99, wanted one of 0 ("),
+            .starts_with("BAD  device         no device is called \"99\"; devices: 0 ("),
         "{}",
         ended.out
     );

@@ -49,7 +49,7 @@ fn a_finished_run_can_be_extended() {
     assert_eq!(files(&home.join("run/adapter")), before);
     let fewer = run(home, &["train", "--resume", "run", "--steps", "2"]);
     assert_eq!(fewer.code, 2);
-    assert_snapshot!(fewer.last(), @"error: run/checkpoints/step-000003.safetensors: train.steps is 2, but step 3 is done: give as many or more (--steps)");
+    assert_snapshot!(fewer.last(), @"error: run: the run is at step 3: wanted --steps 3 or more, found 2");
     let more = run(home, &["train", "--resume", "run", "--steps", "5"]);
     assert_eq!(more.code, 0, "{}", more.err);
     assert!(more.err.contains("from step 3 on"), "{}", more.err);

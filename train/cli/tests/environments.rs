@@ -65,8 +65,7 @@ fn the_environment_of_the_docs_is_played() {
         played.out
     );
 
-    let note =
-        "the built-in model knows only Frozen Lake and Snake, with replies of one token, and ";
+    let note = "the built-in model has read only prompts of Frozen Lake and Snake; ";
     assert!(played.err.contains(note), "{}", played.err);
 
     for (seed, word, ending) in [
@@ -252,8 +251,8 @@ fn the_end_of_a_process_is_reported_in_a_line() {
     let dies = ["eval", "--game", "exec:python3 dies.py", "--set", ACTIONS];
     assert_eq!(
         error(home, &dies, 1),
-        "error: exec:python3 dies.py: its process has ended (exit status 4); its last words on standard error: \
-         \"\\u{1b}[2Jno level 9\"\n"
+        "error: exec:python3 dies.py: it ended (exit status 4; started in the current directory); its last words on \
+         standard error: \"\\u{1b}[2Jno level 9\"\n"
     );
 }
 

@@ -200,7 +200,23 @@ const COMMAND_LINE: &[Row] = &[
         nothing,
         &["train", "--episodes", "3"],
     ),
+    row(
+        "another one beside an option",
+        nothing,
+        &["train", "--steps", "5", "--lr", "0.1"],
+    ),
+    row(
+        "a device that is not a number",
+        nothing,
+        &["devices", "--device", "gpu"],
+    ),
     row("an unknown shell", nothing, &["completions", "tcl"]),
+    row("an unknown page", nothing, &["help", "frozenlake"]),
+    row(
+        "an unknown key to explain",
+        nothing,
+        &["config", "--explain", "nope"],
+    ),
     row("an unknown manual page", nothing, &["man", "trian"]),
 ];
 
@@ -289,6 +305,32 @@ const CONFIG: &[Row] = &[
         "more episodes to train on than in a group",
         nothing,
         &["train", "--set", "train.learn=26"],
+    ),
+    row(
+        "groups smaller than the preset expects",
+        nothing,
+        &["train", "snake-duel", "--set", "train.group_size=3"],
+    ),
+    row(
+        "a measurement of small groups",
+        mine!("train.group_size = 3\ntrain.measure = true"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "a temperature outside of its range",
+        nothing,
+        &[
+            "train",
+            "--set",
+            "policy.spread=0.1",
+            "--set",
+            "policy.temperature=3",
+        ],
+    ),
+    row(
+        "a large first DQN buffer",
+        nothing,
+        &["train", "snake-dqn", "--set", "dqn.capacity=500"],
     ),
     row(
         "a correction without sampling",

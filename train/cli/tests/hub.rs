@@ -107,7 +107,7 @@ fn an_unavailable_model_is_named_with_a_hint() {
     assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name@main");
     let (code, error) = told(&["eval", "--set", "model.repo=a/b", "--set", "model.dir=b"]);
     assert_eq!(code, 2);
-    assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b", wanted none beside model.dir, which is "b""#);
+    assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "b" (--set); for example: --set model.repo="#);
 }
 
 #[cfg(unix)]

@@ -112,7 +112,7 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
         let of_run = succeeds(home, &[command, &["my run"]].concat());
         let of_best = succeeds(home, &[command, &["--adapter", "my run/best"]].concat());
         assert_eq!(of_run.out, of_best.out);
-        let note = "note: uses my run/best\n";
+        let note = "note: uses my run/best (step ";
         assert!(of_run.err.starts_with(note), "{}", of_run.err);
     }
     let listed = json(home, &["runs", ".", "--json"]);
@@ -237,6 +237,22 @@ fn a_config_keeps_absolute_paths_and_unused_variables_are_noted() {
 }
 
 #[test]
+fn the_next_directory_and_the_merged_weights_are_named() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    fs::create_dir_all(home.join("runs/frozen-lake-1")).unwrap();
+    let dry = succeeds(home, &["train", "--dry-run"]);
+    let end = "kept in runs/frozen-lake-2\n";
+    assert!(dry.out.ends_with(end), "{}", dry.out);
+    let few = "eval.episodes=2";
+    let train = ["train", "--steps", "0", "--set", few, "--out", "run"];
+    succeeds(home, &train);
+    let merged = succeeds(home, &["merge", "run", "--out", "merged"]);
+    let note = "note: uses run/best (step 0, before training)\n";
+    assert!(merged.err.starts_with(note), "{}", merged.err);
+}
+
+#[test]
 fn a_config_is_shown_and_loads_again() {
     let home = tempfile::tempdir().unwrap();
     let mine = "base = \"snake\"\n[train]\nlearn = 3\n";
@@ -268,10 +284,20 @@ fn a_config_is_shown_and_loads_again() {
     let values = |text: &str| text.parse::<toml::Table>().unwrap();
     assert_eq!(values(&again.out), values(&shown.out));
 
+    // Values that no run could use are shown, too.
+    let wrong = succeeds(home.path(), &["config", "--set", "train.learn=200"]);
+    assert_snapshot!(wrong.err, @"warning: key `train.learn`: found 200 (--set), wanted at most train.group_size, which is 25 (the preset frozen-lake); for example: --set train.learn=25");
+    assert!(
+        wrong.out.contains("\nlearn = 200  # --set (default 25)\n"),
+        "{}",
+        wrong.out
+    );
+
     let explained = succeeds(home.path(), &["config", "--explain", "train.learn"]);
     assert_snapshot!(explained.out, @r#"
     train.learn
-      G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. No effect with `sampling = "all"`.
+      G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default
+      is lowered to a smaller `group_size`. No effect with `sampling = "all"`.
       values: at least 1
       default: 25
     "#);

@@ -29,13 +29,13 @@ lapwing_env::options! {
     weights: Weights = Weights::Lora;
     /// Training steps. 0: only evaluates. The paper: 700.
     steps: usize = 700;
-    /// Scenes played in a step, with one group of episodes each. 1, as the paper appears to.
+    /// Scenes played in a step, with one group of episodes each. 1: the paper does not name it, and its text reads as one.
     groups: usize = 1, in Whole(1, 1 << 24);
     // A group of one episode has no advantages.
     /// G, the episodes of a group. The paper: 100.
     group_size: usize = 100, in Whole(2, 1 << 24);
-    /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. No effect with
-    /// `sampling = "all"`.
+    /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default is
+    /// lowered to a smaller `group_size`. No effect with `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
     /// How those are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the paper; `uniform`,
     /// drawn with equal weights; `top`, those of the largest absolute advantages; `all`, every episode.

@@ -142,7 +142,7 @@ lapwing_env::options! {
     /// How the model plays.
     pub struct PolicyConfig;
     /// The form of a reply: `word`, only the action; `tags`, any text and then `<action>word</action>`; `think` and `plan`,
-    /// `<think>` or `<plan>` and then `<action>`; `json`, `{"action": "word"}`. `tags`: leaves room for reasoning.
+    /// `<think>` or `<plan>` and then `<action>`; `json`, `{"action": "word"}`. `tags`: it lets the model reason before it acts.
     reply: ReplyForm = ReplyForm::Tags;
     /// The number of earlier turns, with replies, that a prompt repeats. 0: the observation has everything, and such
     /// prompts share most of their tokens.

@@ -267,9 +267,11 @@ impl Saved {
         }
         let (done, steps) = (header.step, config.train.steps);
         if done > steps {
-            return refused(format!(
-                "train.steps is {steps}, but step {done} is done: give as many or more (--steps)"
-            ));
+            // The file is DIR/checkpoints/NAME.
+            let run = path.ancestors().nth(2).unwrap_or(&path).to_owned();
+            let problem =
+                format!("the run is at step {done}: wanted --steps {done} or more, found {steps}");
+            return Err(CheckpointError { path: run, problem });
         }
         if header.model != model {
             return refused(format!(

@@ -145,14 +145,17 @@ impl State {
             let longest = world.prompts.check_replies(config.policy.max_new_tokens)?;
             let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
             let is_known = KNOWN_GAMES.contains(&world.scenario.name());
-            if let Some((tokens, reply)) = longest.filter(|it| is_fresh && (it.0 > 1 || !is_known))
-            {
-                progress.note(&format!(
-                    "the built-in model knows only Frozen Lake and Snake, with replies of one token, and {} wants replies such \
-                     as {reply:?} (tokens: {tokens}); if they are unreadable, or it learns nothing, use another model (--model)",
-                    world.name,
-                ));
-            }
+            let name = &world.name;
+            let limit = match longest.filter(|_| is_fresh) {
+                Some((2.., reply)) => {
+                    format!("replies with one token, and {name} needs replies such as {reply:?}")
+                }
+                Some(_) if !is_known => "has read only prompts of Frozen Lake and Snake".to_owned(),
+                _ => continue,
+            };
+            progress.note(&format!(
+                "the built-in model {limit}; if it does not learn {name}, use another model (--model)"
+            ));
         }
         let agents = worlds.iter().map(|world| world.scenario.agents()).max();
         let turns = worlds.iter().map(|world| world.scenario.step_limit()).max();

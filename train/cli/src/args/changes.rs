@@ -8,7 +8,7 @@ use lapwing_train::config::{Origin, PathKind, Resolved};
 use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::{Config, ConfigError, Error};
 
-use crate::out;
+use crate::{out, records};
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -104,7 +104,8 @@ impl ConfigArgs {
         Ok(resolved)
     }
 
-    fn settings(&self) -> Result<Vec<String>, Error> {
+    /// Returns the settings that these options stand for.
+    pub fn settings(&self) -> Result<Vec<String>, Error> {
         // Quoted as TOML, so that a directory named 7 stays a string.
         let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
         let mut settings = self.set.clone();
@@ -156,10 +157,12 @@ pub fn learned(dir: &Path) -> Result<Trained, Error> {
 
 /// Returns the directory of the adapter that this option names. For a run it is the run's adapter, which is noted.
 pub fn adapter(option: &str, dir: &Path) -> Result<PathBuf, Error> {
-    match learned(dir)? {
+    let trained = learned(dir)?;
+    let described = records::described(dir, &trained);
+    match trained {
         Trained::Adapter(adapter) => {
             if adapter != dir {
-                out::note(&format!("{option}: uses {}", adapter.display()));
+                out::note(&format!("{option}: uses {described}"));
             }
             Ok(adapter)
         }

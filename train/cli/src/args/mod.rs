@@ -53,6 +53,8 @@ pub struct DeviceArgs {
         alias = "adapter-index",
         global = true,
         value_name = "N",
+        value_parser = |text: &str| text.parse::<usize>()
+            .map_err(|_| format!("no device is called {text:?}; `lapwing devices` lists them")),
         env = "LAPWING_DEVICE",
         hide_env_values = true
     )]
@@ -101,7 +103,7 @@ pub enum Command {
     Export(ExportArgs),
     /// List runs with their game, model, steps and best evaluation
     Runs(RunsArgs),
-    /// Print every config value and its origin, or explain a key
+    /// Print the config values in effect and their origins, or explain a key
     Config {
         #[command(flatten)]
         config: ConfigArgs,

@@ -35,6 +35,8 @@ pub fn with_setting(mut error: Error) -> Error {
         error.remove(ContextKind::SuggestedArg);
         let tip = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tip);
+        // It would list the options that were given as required ones.
+        error.remove(ContextKind::Usage);
     }
     error
 }

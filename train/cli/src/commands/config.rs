@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use anyhow::Result;
+use clap::CommandFactory;
+use lapwing_train::Config;
 use serde_json::{Value, json};
 
 use super::games::{as_json, default_text};
@@ -10,7 +12,7 @@ use crate::{args, out};
 
 /// Prints the config as TOML, which `lapwing train` reads, or explains its keys.
 pub fn show(arguments: &args::ConfigArgs, explain: Option<&str>, is_json: bool) -> Result<()> {
-    let resolved = arguments.resolve(Vec::new())?;
+    let (resolved, checked) = Config::examine(&arguments.config, &arguments.settings()?)?;
     if let Some(name) = explain {
         let game = lapwing_env::find_variant(&resolved.config.game.name.to_string());
         let game = game.map_or(&[][..], |(kind, _)| kind.options);
@@ -22,18 +24,22 @@ pub fn show(arguments: &args::ConfigArgs, explain: Option<&str>, is_json: bool) 
             writeln!(out::raw(), "{}", Value::from_iter(keys))?;
             return Ok(());
         }
-        for key in keys {
+        let described = keys.map(|key| {
             let text = |name: &str| key[name].as_str().unwrap_or_default().to_owned();
             let (name, meaning, values) = (text("name"), text("meaning"), text("values"));
             let default = default_text(&key["default"]);
-            writeln!(
-                out::shown(),
-                "{name}\n  {meaning}\n  values: {values}\n  default: {default}"
-            )?;
-        }
+            format!("{name}\n  {meaning}\n  values: {values}\n  default: {default}\n")
+        });
+        // The help breaks the lines.
+        let page = args::Cli::command().help_template("{after-help}");
+        let mut page = page.after_help(described.collect::<String>());
+        writeln!(out::shown(), "{}", page.render_help().to_string().trim())?;
         return Ok(());
     }
     resolved.notes.iter().for_each(|note| out::note(note));
+    if let Err(problem) = checked {
+        out::warning(&problem.to_string());
+    }
     if is_json {
         let origin = |(key, origin): (&String, &_)| (key.clone(), format!("{origin}"));
         let origins: Value = resolved.origins.iter().map(origin).collect();

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::args::{self, DeviceArgs, ModelArgs};
 use crate::hub::hub;
-use crate::out;
 use crate::progress::Terminal;
+use crate::{out, records};
 
 /// An argument or an input file is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
     directory::is_run(run)?;
     let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
     let trained = directory::trained(run)?;
-    out::note(&format!("uses {}", trained.dir().display()));
+    out::note(&format!("uses {}", records::described(run, &trained)));
     Ok(match trained {
         Trained::Adapter(adapter) => (config.model.source()?, Some(adapter)),
         Trained::Model(dir) => (ModelSource::Directory(dir), None),

@@ -18,6 +18,7 @@ use super::loaded_model::InputError;
 use crate::args::{DeviceArgs, PretrainArgs};
 use crate::hub::hub;
 use crate::progress::Terminal;
+use crate::screen::counted;
 use crate::{folders, out};
 
 pub fn pretrain(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
@@ -62,12 +63,11 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let data = how.demonstrations(&samples, &state.world().prompts, most)?;
     let replies = |episodes: &[Episode]| episodes.iter().map(|e| e.turns.len()).sum::<usize>();
     terminal.line(&format!(
-        "imitating {} replies of {} episodes, {} episodes held out; skipped: {} episodes of evaluations, {} others, {} \
-         invalid replies",
+        "imitating {} replies of {}, {} held out; skipped: {} of evaluations, {} others, {} invalid replies",
         replies(&data.train),
-        data.train.len(),
-        data.held_out.len(),
-        data.evaluations,
+        counted(data.train.len(), "episode"),
+        counted(data.held_out.len(), "episode"),
+        counted(data.evaluations, "episode"),
         data.filtered,
         data.unreadable,
     ));

@@ -37,7 +37,8 @@ pub fn help(topic: Option<&str>) -> Result<()> {
         return Ok(());
     };
     let name = topic.trim_start_matches("docs/").trim_end_matches(".md");
-    let pages = PAGES.iter().map(|(page, _)| (*page).to_owned());
+    let pages = PAGES.iter();
+    let pages = pages.map(|(page, _)| page.trim_start_matches("games/").to_owned());
     let known = names(&cli).chain(pages).collect();
     let page = PAGES
         .iter()

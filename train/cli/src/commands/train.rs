@@ -94,12 +94,9 @@ fn print_example(state: &mut State) -> Result<()> {
 }
 
 fn print_plan<L>(state: &State<L>, learner: &str, gpu: &Gpu, arguments: &TrainArgs) -> Result<()> {
-    let name = &state.config.name;
-    let place = match &arguments.out {
-        Some(path) => path.display().to_string(),
-        None => format!("runs/{name}-1, or the next free number"),
-    };
-    let introduction = introduction(state, learner, gpu);
+    let next = || directory::next_free(&Path::new("runs").join(&state.config.name));
+    let place = arguments.out.clone().unwrap_or_else(next);
+    let (introduction, place) = (introduction(state, learner, gpu), place.display());
     writeln!(out::shown(), "would train {introduction}, kept in {place}")?;
     Ok(())
 }

@@ -37,8 +37,8 @@ impl ExternalOptions {
                 return refused("actions", words.clone().into(), known);
             }
         } else if options.template.is_none() {
-            let problem = "is left out, but must be a list of words, such as [\"left\", \"right\"]; without it \
-                           whatever is said goes to the block `action` of a `template`";
+            let problem = "is not set: wanted the words that the agent may reply, such as --set \
+                           'game.options.actions=[\"left\",\"right\"]', or a `template` whose block `action` takes any reply";
             return Err(wrong(game, "actions", problem.to_owned()));
         }
         if options.luck.as_ref().is_some_and(|field| field == "seed") {

@@ -195,7 +195,7 @@ impl RunningProcess {
                 // Its standard output has ended.
                 RecvTimeoutError::Disconnected => {
                     match within(SHUTDOWN_GRACE, || ended(&mut self.child)) {
-                        Some(how) => format!("its process has ended ({how})"),
+                        Some(how) => format!("it ended ({how}; started in the current directory)"),
                         None => "it closed its standard output, and was ended".to_owned(),
                     }
                 }

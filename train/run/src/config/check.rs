@@ -1,15 +1,18 @@
 //! Checks of values: the ranges that the sections declare, and what depends on several values.
 
+use std::fmt::Display;
+
 use lapwing_env::OptionRange::{self, Real};
 use lapwing_learn::config::Sampling;
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, reference};
+use super::{Config, ConfigError, Resolved, reference};
 
 /// Refuses values that no run could use.
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let Config {
         name,
+        model,
         lora,
         mix,
         policy,
@@ -18,11 +21,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         dqn,
         eval,
         ..
-    } = config;
+    } = &resolved.config;
     let is_name = !name.is_empty() && !name.contains(['/', '\\']);
     let wanted = "a name for a directory, without slashes";
     ensure(is_name, "name", name, wanted)?;
-    let values = Table::try_from(config).expect("read from a table");
+    let values = Table::try_from(&resolved.config).expect("read from a table");
     for (section, option) in reference::keys() {
         // A list of tables, or one.
         let tables = match values.get(section) {
@@ -37,6 +40,19 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             within(&key, &table[option.name], range)?;
         }
     }
+    let agree = |holds, [key, other]: [&str; 2], wanted, cure: &dyn Display| {
+        let value = |key: &str| {
+            let (section, name) = key.split_once('.').expect("in a section");
+            &values[section][name]
+        };
+        let (beside, origin) = (value(other), resolved.origin(other));
+        let wanted = format!(
+            "{wanted} {other}, which is {beside} ({origin}); for example: --set {key}={cure}"
+        );
+        ensure(holds, key, value(key), wanted)
+    };
+    let one_model = model.dir.is_none() || model.repo.is_none();
+    agree(one_model, ["model.repo", "model.dir"], "none beside", &"")?;
     let targets = lora.targets.check();
     targets.map_err(|reason| ConfigError::Invalid(format!("key `lora.targets`: {reason}")))?;
 
@@ -57,21 +73,19 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;
     let holds = policy.spread == 0.0 || (coldest..=warmest).contains(&policy.temperature);
-    let found = format!("[{coldest}, {warmest}]");
-    let temperature = policy.temperature;
-    let wanted = format!("a range that holds policy.temperature, which is {temperature}");
-    ensure(holds, "policy.temperature_range", found, wanted)?;
+    let keys = ["policy.temperature", "policy.temperature_range"];
+    agree(holds, keys, "a number in", &coldest)?;
 
-    let fits = train.sampling == Sampling::All || train.learn <= train.group_size;
-    let wanted = format!("at most train.group_size, which is {}", train.group_size);
-    ensure(fits, "train.learn", train.learn, wanted)?;
-    let wanted =
-        "false with train.group_size below 4: halves of a group are measured against each other";
-    let has_halves = !train.measure || train.group_size >= 4;
-    ensure(has_halves, "train.measure", true, wanted)?;
+    let size = train.group_size;
+    let fits = train.sampling == Sampling::All || train.learn <= size;
+    agree(fits, ["train.learn", "train.group_size"], "at most", &size)?;
+    let has_halves = !train.measure || size >= 4;
+    let keys = ["train.measure", "train.group_size"];
+    let wanted = "false, because it compares halves of a group, or at least 4 as";
+    agree(has_halves, keys, wanted, &false)?;
     let corrects = !train.correction || train.sampling == Sampling::Aaw;
-    let wanted = "false unless train.sampling is \"aaw\"";
-    ensure(corrects, "train.correction", true, wanted)?;
+    let keys = ["train.correction", "train.sampling"];
+    agree(corrects, keys, "false, or \"aaw\" as", &false)?;
     for (key, [low, high]) in [
         ("train.turn_clip", train.turn_clip),
         ("train.episode_clip", train.episode_clip),
@@ -87,16 +101,18 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     // A prompt and its reply pass through the model together.
     let (tokens, reply) = (train.tokens_per_batch, policy.max_new_tokens);
-    let wanted = format!("at least {}", reply + 1);
-    ensure(tokens > reply, "train.tokens_per_batch", tokens, wanted)?;
+    let keys = ["train.tokens_per_batch", "policy.max_new_tokens"];
+    agree(tokens > reply, keys, "more than", &(reply + 1))?;
 
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
-    let wanted = format!("at most dqn.capacity, which is {}", dqn.capacity);
-    ensure(dqn.start <= dqn.capacity, "dqn.start", dqn.start, wanted)?;
+    let (keys, most) = (["dqn.start", "dqn.capacity"], dqn.capacity);
+    agree(dqn.start <= most, keys, "at most", &most)?;
     let is_temperature = eval.temperature == 0.0 || (1e-3..=1e3).contains(&eval.temperature);
     let wanted = "0, or a number from 0.001 to 1000";
-    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)
+    ensure(is_temperature, "eval.temperature", eval.temperature, wanted)?;
+    policy.template_variables()?;
+    Ok(())
 }
 
 /// Refuses a number, or a list with one, outside this range.

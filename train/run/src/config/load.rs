@@ -29,6 +29,18 @@ impl Config {
     /// # Errors
     /// If there is no such preset, file, run, key or game, or a value is invalid.
     pub fn resolve(request: &str, settings: &[String]) -> Result<Resolved, ConfigError> {
+        let (resolved, checked) = Config::examine(request, settings)?;
+        checked.map(|()| resolved)
+    }
+
+    /// Does the same, and returns an invalid value or game as a result beside the others.
+    ///
+    /// # Errors
+    /// If there is no such preset, file, run or key, or a value has the wrong type.
+    pub fn examine(
+        request: &str,
+        settings: &[String],
+    ) -> Result<(Resolved, Result<(), ConfigError>), ConfigError> {
         // Malformed settings are reported first: `--set train.lr 1` would otherwise look for a preset named 1.
         let settings = ordered(settings, request)?;
         let source = ConfigRequest::read(request)?;
@@ -56,7 +68,8 @@ impl Config {
         for (key, value) in settings {
             layered.overlay("", nested(&key, value), &Origin::Setting)?;
         }
-        if layered.game() != game && !layered.origins.contains_key("name") {
+        let changes_game = layered.game() != game;
+        if changes_game && !layered.origins.contains_key("name") {
             let mut name = layered.game();
             if let Value::String(game) = &mut name {
                 *game = GameName::from(&**game).short();
@@ -72,19 +85,30 @@ impl Config {
         if resolved.config.learner.has_language() && resolved.has_large_model() {
             resolved.suit_other_model();
         }
-        let config = &mut resolved.config;
-        check(config)?;
-        config.model.source()?;
-        config.policy.template_variables()?;
-        config.resolve_game()?;
-        if let Some(file) = source.bare.filter(|_| !is_whole) {
-            let of_game =
-                |preset: &&super::Preset| GameName::from(preset.name) == resolved.config.game.name;
-            let preset = PRESETS.iter().find(of_game).unwrap_or(&PRESETS[0]).name;
-            resolved.notes.push(format!(
+        resolved.follow_group_size();
+        let (values, game) = (check(&resolved), resolved.config.resolve_game());
+        let checked = values.and(game).map_err(|mut error| {
+            if let ConfigError::Range { key, found, .. } = &mut error {
+                *found += &format!(" ({})", resolved.origin(key));
+            }
+            error
+        });
+        let (name, model) = (&resolved.config.game.name, &resolved.config.model);
+        let of_game = |preset: &&super::Preset| GameName::from(preset.name) == *name;
+        let preset = PRESETS.iter().find(of_game).map(|preset| preset.name);
+        let is_preset = |origin: &&Origin| changes_game && matches!(origin, Origin::Preset(_));
+        let other = resolved.origins.values().find(is_preset);
+        let has_none = model.dir.is_none() && model.repo.is_none();
+        let bare = source.bare.filter(|_| !is_whole && has_none);
+        resolved.notes.extend(match (preset, bare, other) {
+            (Some(preset), Some(file), _) => Some(format!(
                 "{file} starts from the general defaults; base = \"{preset}\" would start from a preset"
-            ));
-        }
+            )),
+            (Some(preset), _, Some(other)) => Some(format!(
+                "{preset} is played with the other values of {other}; `lapwing train {preset}` starts from the preset for it"
+            )),
+            _ => None,
+        });
         let lr = resolved.origins.get("train.lr");
         let is_chosen = !matches!(lr, None | Some(Origin::Preset(_)));
         if resolved.config.train.weights == Weights::All && !is_chosen {
@@ -96,7 +120,7 @@ impl Config {
         }
         let unused = unused::notes(&resolved.config, &resolved.origins);
         resolved.notes.extend(unused);
-        Ok(resolved)
+        Ok((resolved, checked))
     }
 
     /// Returns the defaults, with every option of the default game.

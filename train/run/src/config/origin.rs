@@ -17,8 +17,8 @@ pub enum Origin {
     Written(String),
     /// The command line.
     Setting,
-    /// lapwing, because the preset's value is for the built-in model.
-    Model,
+    /// lapwing, for this reason.
+    Derived(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
             Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
             Origin::Setting => f.write_str("--set"),
-            Origin::Model => f.write_str("chosen for this model"),
+            Origin::Derived(reason) => f.write_str(reason),
         }
     }
 }

@@ -81,14 +81,19 @@ pub fn explain(
     let meant = all.iter().filter(|(key, _)| is_meant(key)).cloned();
     let meant: Vec<_> = meant.collect();
     if meant.is_empty() {
-        let known = all.into_iter().map(|(key, _)| key);
-        let known: Vec<String> = known
-            .chain(Config::LIST.iter().map(|it| it.name.to_owned()))
+        let sections = Config::LIST.iter().map(|option| option.name.to_owned());
+        let list = sections.clone().collect::<Vec<_>>().join(", ");
+        let known: Vec<_> = all
+            .into_iter()
+            .map(|(key, _)| key)
+            .chain(sections)
             .collect();
         let nearest = lapwing_env::suggestion(name, &known);
-        let problem = format!(
-            "unknown key or section `{name}`{nearest}; lapwing help configuration lists them"
-        );
+        let more = match &*nearest {
+            "" => format!("; at the top are {list}"),
+            _ => nearest,
+        };
+        let problem = format!("unknown key or section `{name}`{more}");
         return Err(ConfigError::Invalid(problem));
     }
     Ok(meant)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use lapwing_env::DeclaredOption;
+use lapwing_learn::config::Sampling;
 use lapwing_model::read_text;
 use lapwing_play::ReplyForm;
 use toml::Table;
@@ -37,6 +38,10 @@ impl Resolved {
         };
         let in_effect = reference::keys().into_iter().filter(is_effective);
         let in_effect: BTreeSet<&str> = in_effect.map(|(section, _)| section).collect();
+        let sections = reference::keys().into_iter().map(|(section, _)| section);
+        let idle_sections = sections.filter(|section| !in_effect.contains(section));
+        let mut left_out: Vec<_> = idle_sections.map(|it| format!("[{it}]")).collect();
+        left_out.dedup();
         let is_shown = |part: &&str| {
             let heading = part.lines().next().unwrap_or_default();
             let name = heading.trim_matches(['[', ']']).split('.').next();
@@ -46,6 +51,12 @@ impl Resolved {
         };
         let all = self.config.to_toml();
         let parts: Vec<&str> = all.trim_end().split("\n\n").filter(is_shown).collect();
+        let game = &self.config.game;
+        let options =
+            lapwing_env::find(&game.name.to_string()).map_or(&[][..], |kind| kind.options);
+        let names = options.iter().map(|option| option.name);
+        let not_set = names.filter(|name| !game.options.contains_key(*name));
+        left_out.extend(not_set.map(|name| format!("game.options.{name}")));
         let mut defaults = Config::default();
         defaults.game.name = self.config.game.name.clone();
         // An external game may need options, and has no defaults without them.
@@ -86,7 +97,26 @@ impl Resolved {
             }
             format!("{line}  # {comment}\n")
         };
-        parts.join("\n\n").lines().map(line).collect()
+        let text: String = parts.join("\n\n").lines().map(line).collect();
+        let left_out = left_out.join(", ");
+        format!("{text}\n# left out, as they have no effect here or are not set: {left_out}\n")
+    }
+
+    /// Lowers the default of `train.learn` to the size of a group.
+    pub(super) fn follow_group_size(&mut self) {
+        let origin = self.origin("train.group_size");
+        let train = &mut self.config.train;
+        let (learn, size) = (train.learn, train.group_size);
+        let is_given = self.origins.contains_key("train.learn");
+        if is_given || learn <= size || train.sampling == Sampling::All {
+            return;
+        }
+        train.learn = size;
+        let follows = Origin::Derived("follows train.group_size");
+        self.origins.insert("train.learn".to_owned(), follows);
+        self.notes.push(format!(
+            "train.learn is {size} instead of the default {learn}, because train.group_size is {size} ({origin})"
+        ));
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
@@ -106,7 +136,7 @@ impl Resolved {
         }
         (policy.reply, policy.max_new_tokens) = (ReplyForm::Tags, REPLY_TOKENS);
         self.origins
-            .extend(keys.map(|key| (key.to_owned(), Origin::Model)));
+            .extend(keys.map(|key| (key.to_owned(), Origin::Derived("chosen for this model"))));
         self.notes.push(format!(
             "the preset {name} is for the built-in model; another model gets policy.reply = \"tags\" and policy.max_new_tokens \
              = {REPLY_TOKENS} instead (--set of either keeps the preset's other value)"
@@ -125,9 +155,11 @@ impl Resolved {
     }
 
     /// Returns the origin of a value, as a line.
-    fn origin(&self, key: &str) -> String {
-        let origin = self.origins.get(key).map(ToString::to_string);
-        let origin = origin.unwrap_or_else(|| "default".to_owned());
+    pub(super) fn origin(&self, key: &str) -> String {
+        // A list of tables has one origin.
+        let section = || self.origins.get(key.split('.').next()?);
+        let origin = self.origins.get(key).or_else(section);
+        let origin = origin.map_or("default".to_owned(), ToString::to_string);
         origin.escape_debug().collect()
     }
 }

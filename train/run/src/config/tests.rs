@@ -163,32 +163,36 @@ fn wrong_values_are_named_with_what_is_wanted() {
 
 #[test]
 fn values_out_of_range_are_named_with_the_range() {
-    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0, wanted a whole number from 1 to 65536");
-    assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0, wanted a number from 0.001 to 1000");
-    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1, wanted a whole number from 2 to 16777216");
-    assert_snapshot!(error(&["train.sampling=aaw", "train.group_size=25", "train.learn=26"]), @"key `train.learn`: found 26, wanted at most train.group_size, which is 25");
-    assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5, wanted a number from 0 to 1");
-    assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf, wanted a number, 0 or more");
-    assert_snapshot!(error(&["train.beta=nan"]), @"key `train.beta`: found NaN, wanted a number, 0 or more");
-    assert_snapshot!(error(&["train.betas=[0.9, 1.0]"]), @"key `train.betas`: found 1, wanted two numbers from 0 to just below 1");
-    assert_snapshot!(error(&["train.sampling=all", "train.correction=true"]), @r#"key `train.correction`: found true, wanted false unless train.sampling is "aaw""#);
+    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0 (--set), wanted a whole number from 1 to 65536");
+    assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0 (--set), wanted a number from 0.001 to 1000");
+    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1 (--set), wanted a whole number from 2 to 16777216");
+    assert_snapshot!(error(&["train.sampling=aaw", "train.group_size=25", "train.learn=26"]), @"key `train.learn`: found 26 (--set), wanted at most train.group_size, which is 25 (--set); for example: --set train.learn=25");
+    assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5 (--set), wanted a number from 0 to 1");
+    assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf (--set), wanted a number, 0 or more");
+    assert_snapshot!(error(&["train.beta=nan"]), @"key `train.beta`: found NaN (--set), wanted a number, 0 or more");
+    assert_snapshot!(error(&["train.betas=[0.9, 1.0]"]), @"key `train.betas`: found 1 (--set), wanted two numbers from 0 to just below 1");
+    assert_snapshot!(error(&["train.sampling=all", "train.correction=true"]), @r#"key `train.correction`: found true (--set), wanted false, or "aaw" as train.sampling, which is "all" (--set); for example: --set train.correction=false"#);
     assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @r#"key `lora.targets`: target modules "q": there is no such layer; there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"#);
     assert_snapshot!(error(&["lora.targets=[]"]), @r#"key `lora.targets`: target modules "[]": no layer is named"#);
     assert_snapshot!(error(&["lora.targets=(q"]), @r#"key `lora.targets`: target modules "(q": not a regular expression: Parsing error at position 8: Opening parenthesis without closing parenthesis"#);
-    assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1, wanted at least 2");
+    assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1 (--set), wanted more than policy.max_new_tokens, which is 1 (the preset frozen-lake); for example: --set train.tokens_per_batch=2");
 }
 
 /// As null they would be ignored silently, and the game played with its defaults.
 #[test]
 fn numbers_that_are_none_are_no_options() {
-    assert_snapshot!(error(&["game.options.size=inf"]), @"key `game.options.size`: found inf, wanted a finite number");
-    assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan, wanted a finite number");
-    assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan, wanted a finite number");
-    assert_snapshot!(error(&["game.options.map=[\"SF\", -inf]"]), @"key `game.options.map`: found -inf, wanted a finite number");
+    assert_snapshot!(error(&["game.options.size=inf"]), @"key `game.options.size`: found inf (--set), wanted a finite number");
+    assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan (--set), wanted a finite number");
+    assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan (--set), wanted a finite number");
+    assert_snapshot!(error(&["game.options.map=[\"SF\", -inf]"]), @"key `game.options.map`: found -inf (--set), wanted a finite number");
     assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number from 2 to 64"#);
-    assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf, wanted a finite number");
+    assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf (--set), wanted a finite number");
     let (_home, path) = file("[game.options]\nsize = nan\n");
-    assert_snapshot!(load(&path, &[]).unwrap_err(), @"key `game.options.size`: found nan, wanted a finite number");
+    let error = load(&path, &[])
+        .unwrap_err()
+        .to_string()
+        .replace(&path, "FILE");
+    assert_snapshot!(error, @"key `game.options.size`: found nan (FILE), wanted a finite number");
 }
 
 #[test]
@@ -202,8 +206,9 @@ fn the_conversation_is_not_free_to_be_set() {
         "raise_exception",
     ] {
         let told = error(&[&format!("policy.chat_template_kwargs.{name}=1")]);
-        let wanted =
-            format!("key `policy.chat_template_kwargs.{name}`: found 1, wanted it left out: ");
+        let wanted = format!(
+            "key `policy.chat_template_kwargs.{name}`: found 1 (--set), wanted it left out: "
+        );
         assert!(told.starts_with(&wanted), "{told}");
     }
     assert!(
@@ -234,7 +239,7 @@ fn a_model_is_a_directory_or_a_repository() {
     };
     assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
     assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
-    assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b", wanted none beside model.dir, which is "c""#);
+    assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "c" (--set); for example: --set model.repo="#);
 }
 
 /// Writes these files to a directory and loads one of them.
@@ -408,6 +413,81 @@ all_episodes = true
     assert_eq!(written.config, resolved.config);
 }
 
+/// Such a note would point to a preset that is for another model or game.
+#[test]
+fn an_own_model_or_game_needs_no_preset() {
+    for text in [
+        "model.repo = \"owner/name\"",
+        "model.dir = \"model\"",
+        "game.name = \"exec:game\"\ngame.options.actions = [\"left\"]",
+        "game.name = \"sokoban\"",
+    ] {
+        let resolved = files(&[("mine.toml", text)], "mine.toml").unwrap();
+        assert_eq!(resolved.notes, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn another_game_than_the_preset_has_is_noted() {
+    let notes = |request: &str, game: &str| {
+        let settings = [format!("game.name={game}")];
+        Config::resolve(request, &settings)
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    assert_snapshot!(notes("frozen-lake", "snake"), @"snake is played with the other values of the preset frozen-lake; `lapwing train snake` starts from the preset for it");
+    assert_snapshot!(notes("snake-duel", "frozen-lake"), @"frozen-lake is played with the other values of the preset snake; `lapwing train frozen-lake` starts from the preset for it");
+    for (request, game) in [
+        ("frozen-lake", "sokoban"),
+        ("frozen-lake", "frozen-lake"),
+        ("rooms", "snake"),
+    ] {
+        assert_eq!(notes(request, game), "");
+    }
+}
+
+#[test]
+fn the_default_of_learn_follows_the_size_of_a_group() {
+    let small = "train.group_size = 4\n";
+    let resolved = files(&[("mine.toml", small)], "mine.toml").unwrap();
+    assert_eq!(resolved.config.train.learn, 4);
+    assert_snapshot!(resolved.notes.join("\n"), @r#"
+    train.learn is 4 instead of the default 25, because train.group_size is 4 (mine.toml)
+    mine.toml starts from the general defaults; base = "frozen-lake" would start from a preset
+    "#);
+    let text = resolved.to_toml();
+    assert!(
+        text.contains("\nlearn = 4  # follows train.group_size (default 25)\n"),
+        "{text}"
+    );
+    let again = files(&[("config.toml", &text)], "config.toml").unwrap();
+    assert_eq!((again.config, again.notes), (resolved.config, vec![]));
+    // A value that somebody wrote stays.
+    for text in [
+        format!("{small}train.learn = 25"),
+        format!("base = \"snake\"\n{small}"),
+    ] {
+        let error = files(&[("mine.toml", &text)], "mine.toml").unwrap_err();
+        assert!(error.contains("key `train.learn`: found "), "{error}");
+    }
+    let all = format!("{small}train.sampling = \"all\"");
+    let all = files(&[("mine.toml", &all)], "mine.toml").unwrap();
+    assert_eq!(all.config.train.learn, 25);
+}
+
+#[test]
+fn what_the_output_leaves_out_is_listed() {
+    let last = |request: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
+        let text = Config::resolve(request, &settings).unwrap().to_toml();
+        text.lines().last().unwrap().to_owned()
+    };
+    assert_snapshot!(last("frozen-lake", &[]), @"# left out, as they have no effect here or are not set: [value], [dqn], [pqn], [critic], game.options.width, game.options.height, game.options.largest, game.options.map, game.options.target, game.options.exact, game.options.red, game.options.swapped, game.options.symbols, game.options.wording");
+    assert_snapshot!(last("frozen-lake", &["game.options.map=[\"SF\", \"FG\"]"]), @"# left out, as they have no effect here or are not set: [value], [dqn], [pqn], [critic], game.options.size, game.options.width, game.options.height, game.options.largest, game.options.frozen, game.options.target, game.options.exact, game.options.red, game.options.swapped, game.options.symbols, game.options.wording");
+    assert_snapshot!(last("snake-dqn", &[]), @"# left out, as they have no effect here or are not set: [model], [lora], [mix], [policy], [pqn], [credit], [critic], game.options.width, game.options.height, game.options.opponent, game.options.hill, game.options.swapped, game.options.symbols, game.options.wording");
+}
+
 #[test]
 fn every_value_says_where_it_comes_from() {
     let settings = [
@@ -516,7 +596,7 @@ fn keys_are_explained() {
     );
     assert_eq!(keys("base"), "base");
     assert!(keys("game").contains("game.name game.probe game.options game.options.size"));
-    assert_snapshot!(keys("train.lrr"), @"unknown key or section `train.lrr` (did you mean `train.lr`?); lapwing help configuration lists them");
+    assert_snapshot!(keys("train.lrr"), @"unknown key or section `train.lrr` (did you mean `train.lr`?)");
     assert!(keys("temperatur").contains("(did you mean `eval.temperature`?)"));
     // The adapter's keys are declared apart from its struct.
     let lora: Table = Table::try_from(Config::default().lora).unwrap();
@@ -737,12 +817,12 @@ fn games_are_mixed_in_by_settings_and_by_files() {
 
 #[test]
 fn what_cannot_be_mixed_in_is_named() {
-    assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @r#"key `mix.probe`: found "swaped", wanted a probe of frozen-lake: holes, swapped, red, exact, symbols, wording"#);
+    assert_snapshot!(error(&["mix=[{probe=\"swaped\"}]"]), @r#"key `mix.probe`: found "swaped" (--set), wanted a probe of frozen-lake: holes, swapped, red, exact, symbols, wording"#);
     assert_snapshot!(error(&["mix=[{name=\"pong\"}]"]), @"unknown game `pong`; the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
     assert_snapshot!(error(&["mix=[{name=\"snake\", options={sise=3}}]"]), @"snake: unknown option `sise` (did you mean `size`?); the options are size, width, height, agents, enemies, apples, bananas, fires, apple_reward, banana_reward, fire_reward, death_reward, step_reward, step_limit, view, opponent, hill, swapped, symbols, wording");
-    assert_snapshot!(error(&["mix=[{share=0.6}, {share=0.6}]"]), @"key `mix.share`: found 0.6, wanted less: in step 0 the shares of all games that are mixed in add up to 1.2, and 1 is the whole");
-    assert_snapshot!(error(&["mix=[{share=2}]"]), @"key `mix.share`: found 2, wanted a number from 0 to 1");
-    assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"key `mix.until`: found 2, wanted 0, or above mix.from, which is 3");
+    assert_snapshot!(error(&["mix=[{share=0.6}, {share=0.6}]"]), @"key `mix.share`: found 0.6 (--set), wanted less: in step 0 the shares of all games that are mixed in add up to 1.2, and 1 is the whole");
+    assert_snapshot!(error(&["mix=[{share=2}]"]), @"key `mix.share`: found 2 (--set), wanted a number from 0 to 1");
+    assert_snapshot!(error(&["mix=[{from=3, until=2}]"]), @"key `mix.until`: found 2 (--set), wanted 0, or above mix.from, which is 3");
     assert_snapshot!(error(&["mix=[{shares=0.6}]"]), @"key `mix` in --set: found [{ shares = 0.6 }], wanted one of `name`, `probe`, `share`, `from`, `until`, `options`");
     assert_snapshot!(error(&["mix=snake"]), @r#"key `mix` in --set: found "snake", wanted a list"#);
     // Consecutive shares may all be 1.

@@ -52,7 +52,7 @@ impl RunDirectory {
     /// # Errors
     /// As [`RunDirectory::create`].
     pub fn create_in(parent: &Path, config: &Config) -> Result<RunDirectory, RecordError> {
-        let path = next_free(&parent.join(&config.name))?;
+        let path = make_next(&parent.join(&config.name))?;
         RunDirectory::begun(path, true, config)
     }
 
@@ -340,23 +340,32 @@ fn make(path: &Path) -> Result<bool, RecordError> {
     }
 }
 
-/// Creates the first of NAME-1, NAME-2, NAME-3... that does not exist. Creation is atomic, so concurrent runs get
-/// different directories.
-fn next_free(name: &Path) -> Result<PathBuf, RecordError> {
+/// Returns the first of NAME-1, NAME-2, NAME-3... that does not exist.
+pub fn next_free(name: &Path) -> PathBuf {
+    let numbered = |number: usize| {
+        let mut path = name.as_os_str().to_owned();
+        path.push(format!("-{number}"));
+        PathBuf::from(path)
+    };
+    let mut free = (1..)
+        .map(numbered)
+        .filter(|path| path.symlink_metadata().is_err());
+    free.next().expect("numbers do not end")
+}
+
+/// Creates that directory. Creation is atomic, so concurrent runs get different directories.
+fn make_next(name: &Path) -> Result<PathBuf, RecordError> {
     if let Some(parent) = name.parent() {
         fs::create_dir_all(parent).map_err(write_error(parent))?;
     }
-    for number in 1.. {
-        let mut path = name.as_os_str().to_owned();
-        path.push(format!("-{number}"));
-        let path = PathBuf::from(path);
+    loop {
+        let path = next_free(name);
         match fs::create_dir(&path) {
             Ok(()) => return Ok(path),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (),
             Err(e) => return Err(write_error(&path)(e)),
         }
     }
-    unreachable!("numbers do not end")
 }
 
 /// Locks the directory of a run or a sweep against other writers, while the returned file is open.
@@ -479,7 +488,7 @@ mod tests {
         let mut made: Vec<PathBuf> = std::thread::scope(|scope| {
             let one = || {
                 begin.wait();
-                next_free(&name).unwrap()
+                make_next(&name).unwrap()
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()

@@ -153,7 +153,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
     let cases: Vec<(String, &str)> = vec![
         (
             "sys.stderr.write('one\\nno such \\x1b[2Jlevel\\n')\nsys.exit(3)".to_owned(),
-            r#"its process has ended (exit status 3); its last words on standard error: "one\nno such \u{1b}[2Jlevel""#,
+            r#"it ended (exit status 3; started in the current directory); its last words on standard error: "one\nno such \u{1b}[2Jlevel""#,
         ),
         (
             "r = requests()\nanswer(next(r), 'hello')\nnext(r)\nraise ValueError('in the middle')".to_owned(),
@@ -161,7 +161,7 @@ fn children_that_hang_flood_die_and_lie_end_with_an_error() {
         ),
         (
             "os.kill(os.getpid(), 9)".to_owned(),
-            "its process has ended (signal 9)",
+            "it ended (signal 9; started in the current directory)",
         ),
         (
             "os.close(1)\ntime.sleep(1000)".to_owned(),
