@@ -1,51 +1,64 @@
-//! The table of a run and its baselines.
+//! Tables of players and their scores.
 
 use lapwing_lab::stats::wilson;
 use lapwing_lab::text_table::TextTable;
 use lapwing_play::metrics::{Baselines, PlayMetrics};
 
-use crate::commands::eval::interval;
+/// A row of a table: names of columns and cells.
+pub type Row = Vec<(&'static str, String)>;
+
+/// Returns the row of a player. "with penalty" is the return that training uses: invalid replies reduce it. Without the
+/// interval of the mean return, its standard deviation is left out, too.
+pub fn row(name: &str, play: &PlayMetrics, success: [f64; 2], returns: Option<[f64; 2]>) -> Row {
+    let mut row = vec![
+        ("", name.to_owned()),
+        ("success", format!("{:.3}", play.success_rate)),
+        ("95 %", interval(success)),
+        ("return", format!("{:.3}", play.return_mean)),
+    ];
+    if let Some(returns) = returns {
+        row.push(("std", format!("{:.3}", play.return_std)));
+        row.push(("95 %", interval(returns)));
+    }
+    row.extend([
+        ("with penalty", format!("{:.3}", play.composite_return_mean)),
+        ("valid", format!("{:.2}", play.valid_action_rate)),
+        ("length", format!("{:.1}", play.episode_length_mean)),
+        ("episodes", play.episodes.to_string()),
+    ]);
+    row
+}
+
+/// Returns the last row.
+pub fn best_possible(best: f64) -> Row {
+    let name = ("", "best possible".to_owned());
+    vec![name, ("return", format!("{best:.3}"))]
+}
+
+/// Formats an interval; a dash for that of a single game.
+pub fn interval([low, high]: [f64; 2]) -> String {
+    match low.is_finite() {
+        true => format!("{low:.3} to {high:.3}"),
+        false => "-".to_owned(),
+    }
+}
 
 /// Returns a table of these players between the random and the scripted one, with the best possible return, over this
-/// number of games. The success rate has its 95 % interval. "with penalty" is the return that training uses: invalid
-/// replies reduce it.
+/// number of games.
 pub fn comparison(
     baselines: &Baselines,
     players: &[(String, &PlayMetrics)],
     games: usize,
 ) -> String {
-    let mut table = TextTable::new(&[
-        "",
-        "success",
-        "95 %",
-        "return",
-        "with penalty",
-        "valid",
-        "length",
-        "episodes",
-    ]);
     let random = baselines.random.iter().map(|play| ("random player", play));
     let scripted = baselines.scripted.iter();
     let scripted = scripted.map(|play| ("scripted player", play));
     let players = players.iter().map(|(name, play)| (&**name, *play));
-    for (name, play) in random.chain(players).chain(scripted) {
-        table.row([
-            name.to_owned(),
-            format!("{:.3}", play.success_rate),
-            interval(wilson(play.success_rate, games as f64)),
-            format!("{:.3}", play.return_mean),
-            format!("{:.3}", play.composite_return_mean),
-            format!("{:.2}", play.valid_action_rate),
-            format!("{:.1}", play.episode_length_mean),
-            play.episodes.to_string(),
-        ]);
-    }
-    if let Some(best) = baselines.best_possible {
-        let mut cells = [const { String::new() }; 8];
-        (cells[0], cells[3]) = ("best possible".to_owned(), format!("{best:.3}"));
-        table.row(cells);
-    }
-    table.text()
+    let row = |(name, play): (&str, &PlayMetrics)| {
+        row(name, play, wilson(play.success_rate, games as f64), None)
+    };
+    let rows = random.chain(players).chain(scripted).map(row);
+    TextTable::of(rows.chain(baselines.best_possible.map(best_possible))).text()
 }
 
 #[cfg(test)]

@@ -10,35 +10,27 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// Creates an empty table with these column names.
-    pub fn new(header: &[impl AsRef<str>]) -> TextTable {
-        let header = header.iter().map(|name| name.as_ref().to_owned());
-        TextTable {
-            rows: vec![header.collect()],
-        }
-    }
-
-    /// Creates a table from rows of cells with column names, which are the same in all rows. Without rows it has no header.
-    pub fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
-        let mut table = TextTable { rows: Vec::new() };
-        for row in rows {
-            let (names, cells): (Vec<N>, Vec<String>) = row.into_iter().unzip();
-            if table.rows.is_empty() {
-                table = TextTable::new(&names);
-            }
-            table.row(cells);
-        }
-        table
-    }
-
-    /// Adds a row.
+    /// Creates a table from rows of cells with column names. The first row has all columns, in order; a cell that another
+    /// row lacks is empty. Without rows it has no header.
     ///
     /// # Panics
-    /// If the number of cells is not the number of columns.
-    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
-        let cells = cells.into();
-        assert_eq!(cells.len(), self.rows[0].len(), "the cells of a row");
-        self.rows.push(cells);
+    /// If a row has a column that the first one lacks, or columns in another order.
+    pub fn of<N: AsRef<str>>(rows: impl IntoIterator<Item = Vec<(N, String)>>) -> TextTable {
+        let mut table: Vec<Vec<String>> = Vec::new();
+        for row in rows {
+            if table.is_empty() {
+                table.push(row.iter().map(|(name, _)| name.as_ref().into()).collect());
+            }
+            let mut cells = row.into_iter().peekable();
+            let cell = |column: &String| {
+                let cell = cells.next_if(|(name, _)| name.as_ref() == column);
+                cell.map_or(String::new(), |(_, cell)| cell)
+            };
+            let row = table[0].iter().map(cell).collect();
+            assert_eq!(cells.count(), 0, "the columns of a row");
+            table.push(row);
+        }
+        TextTable { rows: table }
     }
 
     /// Returns the table for a terminal, with two spaces between columns.
@@ -102,9 +94,16 @@ mod tests {
 
     #[test]
     fn numbers_are_aligned_to_the_right() {
-        let mut table = TextTable::new(&["player", "return", "95 %"]);
-        table.row(["random".to_owned(), "0.5".to_owned(), "-1 to 1".to_owned()]);
-        table.row(["a | b".to_owned(), "-10.25".to_owned(), String::new()]);
+        let row = |cells: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+            cells
+                .iter()
+                .map(|(name, cell)| (*name, (*cell).to_owned()))
+                .collect()
+        };
+        let table = TextTable::of([
+            row(&[("player", "random"), ("return", "0.5"), ("95 %", "-1 to 1")]),
+            row(&[("player", "a | b"), ("return", "-10.25")]),
+        ]);
         assert_eq!(
             table.text(),
             "player  return     95 %\n\

@@ -26,6 +26,7 @@ use super::loaded_model::InputError;
 use super::opponent::OpponentPlayer;
 use super::other_player;
 use crate::args::{DeviceArgs, EvalArgs};
+use crate::comparison::{best_possible, interval, row};
 use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
@@ -362,83 +363,41 @@ impl GameScores {
     }
 
     fn table(&self) -> TextTable {
-        let mut table = TextTable::new(&[
-            "",
-            "success",
-            "95 %",
-            "return",
-            "std",
-            "95 %",
-            "with penalty",
-            "valid",
-            "length",
-            "episodes",
-        ]);
-        for scores in self.all() {
-            let play = &scores.play;
-            table.row([
-                scores.player.clone(),
-                format!("{:.3}", play.success_rate),
-                interval(scores.success_interval),
-                format!("{:.3}", play.return_mean),
-                format!("{:.3}", play.return_std),
-                interval(scores.return_interval),
-                format!("{:.3}", play.composite_return_mean),
-                format!("{:.2}", play.valid_action_rate),
-                format!("{:.1}", play.episode_length_mean),
-                play.episodes.to_string(),
-            ]);
-        }
-        if let Some(human) = &self.human {
-            table.row(human.cells());
-        }
-        if let Some(best) = self.best_possible {
-            let mut cells: [String; 10] = Default::default();
-            (cells[0], cells[3]) = ("best possible".to_owned(), format!("{best:.3}"));
-            table.row(cells);
-        }
-        table
+        let row = |scores: &PlayerScores| {
+            let (success, returns) = (scores.success_interval, scores.return_interval);
+            row(&scores.player, &scores.play, success, Some(returns))
+        };
+        let rows = self.all().map(row);
+        let rows = rows.chain(self.human.as_ref().map(HumanScores::row));
+        TextTable::of(rows.chain(self.best_possible.map(best_possible)))
     }
 
     /// Returns a table of the first player's lead over each of the others.
     fn difference_table(&self) -> TextTable {
         let head = format!("{} minus", self.players[0].player);
-        let mut table = TextTable::new(&[&head, "return", "95 %", "success", "95 %"]);
-        for difference in &self.differences {
-            table.row([
-                difference.against.clone(),
-                format!("{:+.3}", difference.return_mean),
-                interval(difference.return_interval),
-                format!("{:+.3}", difference.success_rate),
-                interval(difference.success_interval),
-            ]);
-        }
-        table
+        TextTable::of(self.differences.iter().map(|difference| {
+            vec![
+                (&*head, difference.against.clone()),
+                ("return", format!("{:+.3}", difference.return_mean)),
+                ("95 %", interval(difference.return_interval)),
+                ("success", format!("{:+.3}", difference.success_rate)),
+                ("95 %", interval(difference.success_interval)),
+            ]
+        }))
     }
 }
 
 /// Returns a table of mean returns, one row per game.
 fn transfer(all: &[GameScores]) -> TextTable {
-    let mut head = vec!["", "random player"];
-    head.extend(all[0].players.iter().map(|scores| &*scores.player));
-    head.extend(["scripted player", "best possible"]);
-    let mut table = TextTable::new(&head);
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
     let mean = |scores: &PlayerScores| scores.play.return_mean;
-    for game in all {
-        let mut cells = vec![game.name.clone(), number(game.random.as_ref().map(mean))];
-        cells.extend(game.players.iter().map(|scores| number(Some(mean(scores)))));
-        cells.push(number(game.scripted.as_ref().map(mean)));
-        cells.push(number(game.best_possible));
-        table.row(cells);
-    }
-    table
-}
-
-/// Formats an interval; a dash for that of a single game.
-pub fn interval([low, high]: [f64; 2]) -> String {
-    match low.is_finite() {
-        true => format!("{low:.3} to {high:.3}"),
-        false => "-".to_owned(),
-    }
+    TextTable::of(all.iter().map(|game| {
+        let mut row = vec![("", game.name.clone())];
+        row.push(("random player", number(game.random.as_ref().map(mean))));
+        let players = game.players.iter();
+        row.extend(players.map(|scores| (&*scores.player, number(Some(mean(scores))))));
+        row.push(("scripted player", number(game.scripted.as_ref().map(mean))));
+        row.push(("best possible", number(game.best_possible)));
+        row
+    }))
 }

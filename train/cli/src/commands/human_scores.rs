@@ -12,6 +12,7 @@ use lapwing_train::record::metrics::now;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::comparison::Row;
 use crate::folders;
 
 /// A finished game: a line of the file.
@@ -39,18 +40,14 @@ pub struct HumanScores {
 
 impl HumanScores {
     /// Returns a row of the table of players. The scenes differ from theirs, so intervals are missing.
-    pub fn cells(&self) -> [String; 10] {
-        [
-            "human, other scenes".to_owned(),
-            format!("{:.3}", self.success_rate),
-            String::new(),
-            format!("{:.3}", self.return_mean),
-            format!("{:.3}", self.return_std),
-            String::new(),
-            String::new(),
-            String::new(),
-            format!("{:.1}", self.episode_length_mean),
-            self.episodes.to_string(),
+    pub fn row(&self) -> Row {
+        vec![
+            ("", "human, other scenes".to_owned()),
+            ("success", format!("{:.3}", self.success_rate)),
+            ("return", format!("{:.3}", self.return_mean)),
+            ("std", format!("{:.3}", self.return_std)),
+            ("length", format!("{:.1}", self.episode_length_mean)),
+            ("episodes", self.episodes.to_string()),
         ]
     }
 }

@@ -15,8 +15,9 @@ use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 
 use super::agents::{ModelAgent, initial_model, trained_and_initial};
-use super::eval::{adapter_name, interval};
+use super::eval::adapter_name;
 use crate::args::{DeviceArgs, ProbeArgs};
+use crate::comparison::interval;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
@@ -157,44 +158,33 @@ fn row(
 }
 
 fn table(rows: &[ProbeRow]) -> TextTable {
-    let mut table = TextTable::new(&[
-        "probe",
-        "player",
-        "return",
-        "95 %",
-        "random",
-        "scripted",
-        "valid",
-        "changed rules",
-        "usual rules",
-        "verdict",
-    ]);
     let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
-    for (place, row) in rows.iter().enumerate() {
-        for player in &row.players {
-            let (scores, play) = (&player.scores, &player.scores.play);
-            let shares = player.followed.shares();
-            let share = |of: usize| {
-                let cell = |all: [f64; 4]| format!("{:.2} ({:.2})", all[of], all[of + 2]);
-                shares.map_or(String::new(), cell)
-            };
-            let verdict = match place {
-                0 => "",
-                _ => player.verdict.in_words(),
-            };
-            table.row([
-                row.probe.to_owned(),
-                scores.player.clone(),
-                format!("{:.3}", play.return_mean),
-                interval(scores.return_interval),
-                number(row.random),
-                number(row.scripted),
-                format!("{:.2}", play.valid_action_rate),
-                share(0),
-                share(1),
-                verdict.to_owned(),
-            ]);
-        }
-    }
-    table
+    let cells = |(row, player): (&ProbeRow, &ProbedAgent)| {
+        let (scores, play) = (&player.scores, &player.scores.play);
+        let shares = player.followed.shares();
+        let share = |of: usize| {
+            let cell = |all: [f64; 4]| format!("{:.2} ({:.2})", all[of], all[of + 2]);
+            shares.map_or(String::new(), cell)
+        };
+        let verdict = match row.subtlety.is_empty() {
+            true => "",
+            false => player.verdict.in_words(),
+        };
+        vec![
+            ("probe", row.probe.to_owned()),
+            ("player", scores.player.clone()),
+            ("return", format!("{:.3}", play.return_mean)),
+            ("95 %", interval(scores.return_interval)),
+            ("random", number(row.random)),
+            ("scripted", number(row.scripted)),
+            ("valid", format!("{:.2}", play.valid_action_rate)),
+            ("changed rules", share(0)),
+            ("usual rules", share(1)),
+            ("verdict", verdict.to_owned()),
+        ]
+    };
+    let players = rows
+        .iter()
+        .flat_map(|row| row.players.iter().map(move |it| (row, it)));
+    TextTable::of(players.map(cells))
 }
