@@ -25,7 +25,7 @@ use super::human_scores::{self, HumanScores};
 use super::loaded_model::InputError;
 use super::opponent::OpponentPlayer;
 use super::other_player;
-use crate::args::{DeviceArgs, EvalArgs};
+use crate::args::{DeviceArgs, EvalArgs, OtherPlayer};
 use crate::comparison::{best_possible, interval, row};
 use crate::hub::hub;
 use crate::progress::Terminal;
@@ -112,6 +112,8 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         writeln!(out::raw(), "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
+    let is_api = matches!(arguments.player.player, Some(OtherPlayer::OpenAi(_)));
+    let replies = is_api || arguments.player.player.is_none() && config.learner.has_language();
     let print = |table: TextTable| match arguments.markdown {
         true => table.markdown(),
         false => table.text(),
@@ -121,7 +123,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         if all.len() > 1 {
             writeln!(out, "{}\n", game.title())?;
         }
-        write!(out, "{}", print(game.table()))?;
+        write!(out, "{}", print(game.table(replies)))?;
         if !game.differences.is_empty() {
             write!(out, "\n{}", print(game.difference_table()))?;
         }
@@ -187,7 +189,7 @@ fn by_models(
                 let (scenario, referee, mut player) = state.seated(world, temperature);
                 let (player, others) = (&mut player, &mut others);
                 let episodes = play_against(scenario, &referee, seats, player, others, &terminal)?;
-                players.push(scores(&name, scenario, seats, &episodes));
+                players.push(PlayerScores::of(scenario, &name, seats, &episodes));
             }
         }
         let world = &state.learner.worlds[world];
@@ -248,12 +250,8 @@ fn by_other_player(
             if let Some(account) = player.account() {
                 terminal.line(&format!("API: {account}"));
             }
-            players.push(scores(
-                &format!("{name}{suffix}"),
-                scenario,
-                seats,
-                &episodes?,
-            ));
+            let name = format!("{name}{suffix}");
+            players.push(PlayerScores::of(scenario, &name, seats, &episodes?));
         }
         let tries = arguments.search;
         all.push(compare(scenario, &referee, seats, &mut [], players, tries)?);
@@ -282,15 +280,6 @@ fn seats(
     Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)
 }
 
-fn scores(
-    player: &str,
-    scenario: &dyn Scenario,
-    seats: &[Seat],
-    episodes: &[Episode],
-) -> PlayerScores {
-    PlayerScores::of(scenario.name(), player, scenario.actions(), seats, episodes)
-}
-
 /// Compares the players with each other and with players that need no model.
 fn compare(
     scenario: &dyn Scenario,
@@ -302,7 +291,7 @@ fn compare(
 ) -> Result<GameScores> {
     let game = scenario.name();
     let scores = |name: &str, episodes: Option<Vec<Episode>>| {
-        episodes.map(|episodes| scores(name, scenario, seats, &episodes))
+        episodes.map(|episodes| PlayerScores::of(scenario, name, seats, &episodes))
     };
     let baselines = baseline_episodes(scenario, referee, seats, others)?;
     let random = scores("random player", baselines.random);
@@ -362,10 +351,10 @@ impl GameScores {
         Ok(())
     }
 
-    fn table(&self) -> TextTable {
+    fn table(&self, replies: bool) -> TextTable {
         let row = |scores: &PlayerScores| {
-            let (success, returns) = (scores.success_interval, scores.return_interval);
-            row(&scores.player, &scores.play, success, Some(returns))
+            let (success, returns) = (scores.success_interval, Some(scores.return_interval));
+            row(&scores.player, &scores.play, success, returns, replies)
         };
         let rows = self.all().map(row);
         let rows = rows.chain(self.human.as_ref().map(HumanScores::row));

@@ -113,7 +113,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
 const EXPLANATION: &str = "\
 changed rules, usual rules: of the turns in which the two ask for different actions, the share that follows either; in
 parentheses the same of random actions. reads, overridden: the changed or the usual rules are followed more often than
-by chance, by more than three standard errors over episodes.
+by chance, by more than three standard errors over episodes; unclear: neither, or fewer than ten episodes decide. not met:
+the two never ask for different actions; use more episodes. same meaning: only words or signs are changed.
 ";
 
 fn row(
@@ -134,7 +135,7 @@ fn row(
         let episodes = play_evaluation(scenario, &referee, seats, &mut watched, progress)?;
         players.push(ProbedAgent {
             verdict: watched.verdict(),
-            scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),
+            scores: PlayerScores::of(scenario, &agent.name, seats, &episodes),
             followed: watched.followed,
         });
     }

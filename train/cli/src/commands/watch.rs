@@ -1,21 +1,23 @@
 //! `lapwing watch`: the progress of a run or of a sweep, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
 use console::{Term, truncate_str};
-use lapwing_lab::sweep::{runs_in, setting_of};
+use lapwing_lab::sweep::{is_sweep, setting_of};
 use lapwing_lab::text_table::TextTable;
+use lapwing_model::read_text;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, directory, jsonl};
 use lapwing_train::{Config, Error};
+use serde_json::Value;
 
 use crate::args::WatchArgs;
 use crate::keys::QuitKey;
-use crate::out::line;
+use crate::out::{self, line};
 use crate::picture::Picture;
 use crate::{describe, records};
 
@@ -27,8 +29,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Shows the run or sweep until it ends or the user quits; with `--once`, only its current state.
 pub fn watch(arguments: &WatchArgs) -> Result<()> {
-    let run = &*arguments.run;
-    let is_sweep = !runs_in(run).is_empty();
+    let is_sweep = is_sweep(&arguments.run);
+    let run = &*newest(&arguments.run, is_sweep);
     let config = match is_sweep {
         true => Config::default(),
         false => config(run)?,
@@ -58,6 +60,19 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
         true => on_screen(draw),
         false => in_lines(run, &config),
     }
+}
+
+/// Returns the run in progress in a directory of runs that was started last, or else the directory.
+fn newest(path: &Path, is_sweep: bool) -> PathBuf {
+    let started = |run: &PathBuf| directory::sessions(run).metadata()?.modified();
+    let mut runs = directory::runs_in(path);
+    runs.retain(|run| !is_sweep && directory::is_in_use(run));
+    let newest = runs.into_iter().max_by_key(|run| started(run).ok());
+    let newest = newest.unwrap_or(path.to_owned());
+    if newest != path {
+        out::note(&format!("follows {}", newest.display()));
+    }
+    newest
 }
 
 fn config(run: &Path) -> Result<Config, Error> {
@@ -92,17 +107,35 @@ pub fn progress(run: &Path) -> Result<[String; 4], Error> {
 fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
     // Before the runs, which are complete if the sweep has ended.
     let running = directory::is_in_use(path);
-    let mut table = TextTable::new(&["run", "step", "success", "return", "state"]);
-    for run in runs_in(path) {
-        let (setting, seed) = (setting_of(&run), run.file_name().unwrap_or_default());
+    let row = |run: &PathBuf| {
+        let (setting, seed) = (setting_of(run), run.file_name().unwrap_or_default());
         let name = format!("{} {}", setting.unwrap_or_default(), seed.display());
-        table.row([&[line(&name).into_owned()], &progress(&run)?[..]].concat());
-    }
-    let state = if running { "running" } else { "not running" };
+        let [step, success, mean, state] = progress(run)?;
+        Ok(vec![
+            ("run", line(&name).into_owned()),
+            ("step", step),
+            ("success", success),
+            ("return", mean),
+            ("state", state),
+        ])
+    };
+    let runs = directory::runs_in(path);
+    let rows = runs.iter().map(row).collect::<Result<Vec<_>, Error>>()?;
+    // Written after each run.
+    let results = read_text(&path.join("results.json"), 1 << 30).unwrap_or_default();
+    let results: Value = serde_json::from_str(&results).unwrap_or_default();
+    let count = |list: &str| results[list].as_array().map_or(0, Vec::len);
+    let done = count("runs");
+    let all = runs.len().max(done + count("missing"));
+    let state = match running {
+        true => "running".to_owned(),
+        false if done == all => format!("done: {done} of {all} runs"),
+        false => format!("stopped at {done} of {all} runs; the same command continues the sweep"),
+    };
     let text = format!(
         "{}: {state}\n\n{}",
         line(&path.to_string_lossy()),
-        table.text()
+        TextTable::of(rows).text()
     );
     let cut = |row| truncate_str(row, width, "…").into_owned() + "\n";
     Ok((text.lines().map(cut).collect(), running))
