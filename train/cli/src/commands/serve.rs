@@ -81,7 +81,7 @@ fn listen(arguments: &ServeArgs) -> Result<TcpListener> {
         let wrong = InputError::new(format!("{host}:{port}"), problem);
         // The argument is right where the port is free.
         match e.kind() {
-            AddrInUse => anyhow!("{wrong}"),
+            AddrInUse => anyhow::anyhow!("{wrong}"),
             _ => wrong.into(),
         }
     };

@@ -1,6 +1,7 @@
 //! `lapwing watch`: the progress of a run or of a sweep, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -110,14 +111,9 @@ fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
     let row = |run: &PathBuf| {
         let (setting, seed) = (setting_of(run), run.file_name().unwrap_or_default());
         let name = format!("{} {}", setting.unwrap_or_default(), seed.display());
-        let [step, success, mean, state] = progress(run)?;
-        Ok(vec![
-            ("run", line(&name).into_owned()),
-            ("step", step),
-            ("success", success),
-            ("return", mean),
-            ("state", state),
-        ])
+        let columns = ["run", "step", "success", "return", "state"];
+        let cells = iter::once(line(&name).into_owned()).chain(progress(run)?);
+        Ok(columns.into_iter().zip(cells).collect())
     };
     let runs = directory::runs_in(path);
     let rows = runs.iter().map(row).collect::<Result<Vec<_>, Error>>()?;
@@ -130,7 +126,7 @@ fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
     let state = match running {
         true => "running".to_owned(),
         false if done == all => format!("done: {done} of {all} runs"),
-        false => format!("stopped at {done} of {all} runs; the same command continues the sweep"),
+        false => format!("stopped with {done} runs done; the same command continues the sweep"),
     };
     let text = format!(
         "{}: {state}\n\n{}",

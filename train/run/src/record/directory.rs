@@ -311,18 +311,15 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
 /// Returns what to give in place of a path that is not a run: the runs below it, if there are any.
 pub(crate) fn wanted(path: &Path) -> String {
     let runs = runs_in(path);
-    let names: Vec<_> = runs
-        .iter()
-        .take(5)
-        .map(|run| run.to_string_lossy())
-        .collect();
-    match runs.len() {
-        0 => "wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it"
+    let mut names: Vec<_> = runs.iter().map(|run| run.to_string_lossy()).collect();
+    if names.len() > 5 {
+        names.truncate(5);
+        names.push("...".into());
+    }
+    match &*names.join(", ") {
+        "" => "wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it"
             .to_owned(),
-        count => format!(
-            "it holds {count}, such as {}; give one of them",
-            names.join(", ")
-        ),
+        names => format!("it holds {names}; give one of them"),
     }
 }
 
@@ -487,7 +484,7 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another place with --out");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR contains no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
