@@ -113,8 +113,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
 const EXPLANATION: &str = "\
 changed rules, usual rules: of the turns in which the two ask for different actions, the share that follows either; in
 parentheses the same of random actions. reads, overridden: the changed or the usual rules are followed more often than
-by chance, by more than three standard errors over episodes; unclear: neither, or fewer than ten episodes decide. not met:
-the two never ask for different actions; use more episodes. same meaning: only words or signs are changed.
+by chance, by more than three standard errors over episodes (so in ten or more). unclear: neither. not met: no turn in
+which the two ask for different actions; give more --episodes. same meaning: only words or signs are changed.
 ";
 
 fn row(

@@ -49,7 +49,8 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
         writeln!(out::raw(), "{}", serde_json::to_string_pretty(&runs)?)?;
         return Ok(());
     }
-    let cells = |run: Columns| run.map(|(name, value)| (name, cell(&value))).to_vec();
+    let cell = |(name, value): (&str, Value)| (name.replace('_', " "), cell(&value));
+    let cells = |run: Columns| run.map(cell).to_vec();
     write!(out::shown(), "{}", TextTable::of(runs.map(cells)).text())?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use console::{Term, truncate_str};
-use lapwing_lab::sweep::{is_sweep, setting_of};
+use lapwing_lab::sweep::setting_of;
 use lapwing_lab::text_table::TextTable;
 use lapwing_model::read_text;
 use lapwing_train::record::metrics::now;
@@ -30,7 +30,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Shows the run or sweep until it ends or the user quits; with `--once`, only its current state.
 pub fn watch(arguments: &WatchArgs) -> Result<()> {
-    let is_sweep = is_sweep(&arguments.run);
+    let is_locked = arguments.run.join("lock").is_file();
+    let is_sweep = is_locked && directory::is_run(&arguments.run).is_err();
     let run = &*newest(&arguments.run, is_sweep);
     let config = match is_sweep {
         true => Config::default(),

@@ -303,13 +303,6 @@ pub(crate) fn dotted_keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
-/// Returns whether a sweep in this directory has started a run.
-pub fn is_sweep(path: &Path) -> bool {
-    let is_own = |run: &PathBuf| run.parent().and_then(Path::parent) == Some(path);
-    let mut runs = directory::runs_in(path).into_iter().filter(is_own);
-    runs.any(|run| setting_of(&run).is_some())
-}
-
 /// Returns the setting of the run in this directory, if the directory is one of a sweep.
 pub fn setting_of(run: &Path) -> Option<String> {
     let seed = run.file_name()?.to_str()?.strip_prefix(SEED)?;
