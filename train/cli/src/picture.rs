@@ -151,7 +151,7 @@ impl Picture<'_> {
         lines.add("", &PLAIN);
         // A network makes no invalid reply.
         let has_words = self.config.learner.has_language();
-        let if_words = |text: String| has_words.then_some(text).unwrap_or_default();
+        let if_words = |text: String| if has_words { text } else { String::new() };
         let valid = if_words("  valid".to_owned());
         let head = format!("held-out scenes   success   return{valid}  length");
         lines.add(&head, &FAINT);
