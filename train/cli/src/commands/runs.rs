@@ -8,6 +8,7 @@ use anyhow::Result;
 use lapwing_lab::text_table::TextTable;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::jsonl;
+use lapwing_train::runs::runs_in;
 use lapwing_train::{Config, Error};
 use serde_json::{Map, Value};
 
@@ -28,7 +29,7 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
         );
         InputError::new(name.to_string(), problem)
     })?;
-    let found = directory::runs_in(place);
+    let found = runs_in(place);
     if found.is_empty() {
         out::note(&format!(
             "there is no run in {name}; `lapwing train` makes runs/NAME-1"

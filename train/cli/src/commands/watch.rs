@@ -13,6 +13,7 @@ use lapwing_lab::text_table::TextTable;
 use lapwing_model::read_text;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, directory, jsonl};
+use lapwing_train::runs::runs_in;
 use lapwing_train::{Config, Error};
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
 /// Returns the run in progress in a directory of runs that was started last, or else the directory.
 fn newest(path: &Path, is_sweep: bool) -> PathBuf {
     let started = |run: &PathBuf| directory::sessions(run).metadata()?.modified();
-    let mut runs = directory::runs_in(path);
+    let mut runs = runs_in(path);
     runs.retain(|run| !is_sweep && directory::is_in_use(run));
     let newest = runs.into_iter().max_by_key(|run| started(run).ok());
     let newest = newest.unwrap_or(path.to_owned());
@@ -116,7 +117,7 @@ fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
         let cells = iter::once(line(&name).into_owned()).chain(progress(run)?);
         Ok(columns.into_iter().zip(cells).collect())
     };
-    let runs = directory::runs_in(path);
+    let runs = runs_in(path);
     let rows = runs.iter().map(row).collect::<Result<Vec<_>, Error>>()?;
     // Written after each run.
     let results = read_text(&path.join("results.json"), 1 << 30).unwrap_or_default();

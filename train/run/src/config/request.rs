@@ -9,7 +9,6 @@ use toml::{Table, Value};
 use super::ConfigError;
 use super::load::nested;
 use super::resolved::Origin;
-use crate::record::directory;
 use lapwing_play::external::GameName;
 
 /// A config that is built into the program.
@@ -145,7 +144,7 @@ fn nothing(request: &str) -> ConfigError {
     let (is, cure) = match PathKind::of(Path::new(request)) {
         PathKind::Model => ("is a model, not a run", "--model takes it"),
         PathKind::Adapter => ("is an adapter, not a run", "--adapter takes it"),
-        PathKind::Directory => ("is not a run", &*directory::wanted(Path::new(request))),
+        PathKind::Directory => ("is not a run", &*crate::runs::wanted(Path::new(request))),
         PathKind::File => (
             "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",
