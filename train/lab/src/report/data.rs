@@ -18,7 +18,6 @@ use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
 use lapwing_train::record::metrics::{Evaluation, TestResults, Warning};
 use lapwing_train::record::{Record, RecordError, directory};
-use lapwing_train::runs::runs_in;
 use lapwing_train::{Config, Error};
 
 /// Longer curves are averaged over neighbouring steps.
@@ -107,7 +106,7 @@ impl ReportData {
     /// # Errors
     /// If a directory contains no run, or its config cannot be read.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
-        let runs_at = |path: &PathBuf| match runs_in(path) {
+        let runs_at = |path: &PathBuf| match lapwing_train::runs::runs_in(path) {
             none if none.is_empty() => vec![path.clone()],
             runs => runs,
         };

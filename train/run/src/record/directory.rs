@@ -24,7 +24,7 @@ use lapwing_model::open_regular;
 
 use super::jsonl::{self, Jsonl};
 use super::{Record, RecordError, Sink, unfit, write_error};
-use crate::{Config, runs};
+use crate::Config;
 
 /// A run directory, locked against other writers while this value lives.
 #[derive(Debug)]
@@ -305,7 +305,10 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
         true => "is not a run",
         false => "does not exist",
     };
-    Err(unfit(path, &format!("{problem}: {}", runs::wanted(path))))
+    Err(unfit(
+        path,
+        &format!("{problem}: {}", crate::runs::wanted(path)),
+    ))
 }
 
 /// Returns whether a process is writing to this directory of a run or a sweep.
