@@ -1,7 +1,7 @@
 //! Chat templates and tokenizers against transformers.
 
 use lapwing_model::{ChatTemplate, Message, ModelConfig, Tokenizer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -33,6 +33,26 @@ fn text_comes_back_from_its_ids() {
         .unwrap();
     assert_eq!(tokenizer.decode(&ids).unwrap(), "P _ O\n_ é ✓");
     assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap().unwrap());
+    let texts = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
+        ids.iter()
+            .map(|id| tokenizer.text_of(*id).unwrap())
+            .collect()
+    };
+    assert_eq!(texts(&tokenizer, &ids[..3]), ["<|im_start|>", "P", " _"]);
+
+    // SentencePiece drops the space of a text's first token, which the token has inside of a text.
+    let spaces =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+    let file = json!({
+        "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+        "pre_tokenizer": spaces, "decoder": spaces,
+        "model": {"type": "WordLevel", "vocab": {"?": 0, "▁go": 1, "▁": 2, "ing": 3}, "unk_token": "?"},
+    });
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let config = ModelConfig::read(&dir).unwrap();
+    let tokenizer = Tokenizer::load(home.path(), &config).unwrap();
+    assert_eq!(texts(&tokenizer, &[1, 2, 3]), [" go", " ", "ing"]);
 }
 
 #[test]

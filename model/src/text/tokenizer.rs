@@ -93,4 +93,18 @@ impl Tokenizer {
     pub fn token(&self, id: u32) -> Result<Option<String>, ModelError> {
         self.ask(SandboxRequest::Token(id))
     }
+
+    /// Returns the text of one token within a text; of a special token, its name.
+    ///
+    /// # Errors
+    /// The tokenizer cannot decode the id.
+    pub fn text_of(&self, id: u32) -> Result<String, ModelError> {
+        let (text, name) = (self.decode(&[id])?, self.token(id)?.unwrap_or_default());
+        Ok(match name.starts_with('▁') && !text.starts_with(' ') {
+            // SentencePiece drops the space of the first token of a text.
+            true => format!(" {text}"),
+            false if text.is_empty() => name,
+            false => text,
+        })
+    }
 }

@@ -8,8 +8,14 @@ use lapwing_play::metrics::{Baselines, PlayMetrics};
 pub type Row = Vec<(&'static str, String)>;
 
 /// Returns the row of a player. "with penalty" is the return that training uses: invalid replies reduce it. Without the
-/// interval of the mean return, its standard deviation is left out, too.
-pub fn row(name: &str, play: &PlayMetrics, success: [f64; 2], returns: Option<[f64; 2]>) -> Row {
+/// interval of the mean return, its standard deviation is left out, too; without `replies`, the columns about them.
+pub fn row(
+    name: &str,
+    play: &PlayMetrics,
+    success: [f64; 2],
+    returns: Option<[f64; 2]>,
+    replies: bool,
+) -> Row {
     let mut row = vec![
         ("", name.to_owned()),
         ("success", format!("{:.3}", play.success_rate)),
@@ -20,12 +26,12 @@ pub fn row(name: &str, play: &PlayMetrics, success: [f64; 2], returns: Option<[f
         row.push(("std", format!("{:.3}", play.return_std)));
         row.push(("95 %", interval(returns)));
     }
-    row.extend([
-        ("with penalty", format!("{:.3}", play.composite_return_mean)),
-        ("valid", format!("{:.2}", play.valid_action_rate)),
-        ("length", format!("{:.1}", play.episode_length_mean)),
-        ("episodes", play.episodes.to_string()),
-    ]);
+    if replies {
+        row.push(("with penalty", format!("{:.3}", play.composite_return_mean)));
+        row.push(("valid", format!("{:.2}", play.valid_action_rate)));
+    }
+    row.push(("length", format!("{:.1}", play.episode_length_mean)));
+    row.push(("episodes", play.episodes.to_string()));
     row
 }
 
@@ -35,9 +41,9 @@ pub fn best_possible(best: f64) -> Row {
     vec![name, ("return", format!("{best:.3}"))]
 }
 
-/// Formats an interval; a dash for that of a single game.
+/// Formats an interval; a dash for that of a single game, or of equal results, which show no spread.
 pub fn interval([low, high]: [f64; 2]) -> String {
-    match low.is_finite() {
+    match low.is_finite() && low < high {
         true => format!("{low:.3} to {high:.3}"),
         false => "-".to_owned(),
     }
@@ -53,9 +59,11 @@ pub fn comparison(
     let random = baselines.random.iter().map(|play| ("random player", play));
     let scripted = baselines.scripted.iter();
     let scripted = scripted.map(|play| ("scripted player", play));
+    let replies = players.iter().any(|(_, play)| play.replies.is_some());
     let players = players.iter().map(|(name, play)| (&**name, *play));
     let row = |(name, play): (&str, &PlayMetrics)| {
-        row(name, play, wilson(play.success_rate, games as f64), None)
+        let success = wilson(play.success_rate, games as f64);
+        row(name, play, success, None, replies)
     };
     let rows = random.chain(players).chain(scripted).map(row);
     TextTable::of(rows.chain(baselines.best_possible.map(best_possible))).text()
@@ -64,6 +72,7 @@ pub fn comparison(
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use lapwing_play::metrics::ReplyMetrics;
 
     use super::*;
 
@@ -76,6 +85,7 @@ mod tests {
             success_rate,
             valid_action_rate,
             episode_length_mean: 7.25,
+            replies: Some(ReplyMetrics::default()),
             ..PlayMetrics::default()
         };
         let trained = player(0.5, 0.875);
@@ -97,5 +107,15 @@ mod tests {
             !bare.contains("scripted") && !bare.contains("possible"),
             "{bare}"
         );
+        // A network makes no invalid reply.
+        let network = PlayMetrics {
+            replies: None,
+            ..player(0.5, 1.0)
+        };
+        let players = [("after training".to_owned(), &network)];
+        assert_snapshot!(comparison(&Baselines::default(), &players, 200), @"
+                        success            95 %  return  length  episodes
+        after training    0.500  0.431 to 0.569   0.500     7.2       200
+        ");
     }
 }

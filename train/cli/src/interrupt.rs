@@ -49,8 +49,14 @@ pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends this program as Ctrl-C does when its standard input ends: the sweep that started it was killed.
-pub fn end_with_parent() {
+/// The variable that `lapwing sweep` sets for its runs.
+pub const OF_SWEEP: &str = "LAPWING_OF_SWEEP";
+
+/// If a sweep started this program, ends it as Ctrl-C does when its standard input ends: the sweep was killed.
+pub fn end_with_sweep() {
+    if std::env::var_os(OF_SWEEP).is_none() {
+        return;
+    }
     std::thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         #[cfg(unix)]

@@ -36,9 +36,7 @@ fn main() -> ExitCode {
     let cli =
         Cli::try_parse().unwrap_or_else(|error| args::with_setting(args::printable(error)).exit());
     out::set_quiet(cli.quiet);
-    if cli.of_sweep {
-        interrupt::end_with_parent();
-    }
+    interrupt::end_with_sweep();
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         // As in `lapwing games | head`.

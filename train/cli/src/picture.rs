@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use console::{Style, measure_text_width};
+use lapwing_lab::stats::range;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_train::Config;
 use lapwing_train::record::Record;
 
-use crate::out::line;
+use crate::out::{line, quoted};
 use crate::screen::counted;
 use crate::{describe, records};
 
@@ -97,9 +98,10 @@ impl Picture<'_> {
             }
             (false, true) => "not running; no records yet".to_owned(),
             (false, false) if is_evaluated => format!("done: {}", counted(total, "step")),
-            (false, false) => {
-                format!("stopped at step {done} of {total}; resume with lapwing train --resume RUN")
-            }
+            (false, false) => format!(
+                "stopped at step {done} of {total}; resume with lapwing train --resume {}",
+                quoted(&self.run.to_string_lossy())
+            ),
         }
     }
 
@@ -129,7 +131,7 @@ impl Picture<'_> {
         lines.add("", &PLAIN);
         let mut curve = |name: &str, of: fn(&StepMetrics) -> f64| {
             let values: Vec<f64> = records::steps(self.records).map(of).collect();
-            let (low, high) = range(&values);
+            let [low, high] = range(&values).unwrap_or_default();
             let ends = format!("{low:7.3} to {high:.3}");
             let room = lines.width.saturating_sub(9 + ends.len() + 2).min(60);
             let drawn = sparkline(&values, room);
@@ -147,15 +149,17 @@ impl Picture<'_> {
             return;
         }
         lines.add("", &PLAIN);
-        lines.add("held-out scenes   success   return  valid  length", &FAINT);
+        // A network makes no invalid reply.
+        let has_words = self.config.learner.has_language();
+        let if_words = |text: String| if has_words { text } else { String::new() };
+        let valid = if_words("  valid".to_owned());
+        let head = format!("held-out scenes   success   return{valid}  length");
+        lines.add(&head, &FAINT);
         let mut row = |name: &str, play: &PlayMetrics, style: &Style| {
-            let text = format!(
-                "{name:16} {:8.3} {:8.3} {:6.2} {:7.1}",
-                play.success_rate,
-                play.return_mean,
-                play.valid_action_rate,
-                play.episode_length_mean
-            );
+            let [success, mean] = [play.success_rate, play.return_mean];
+            let valid = if_words(format!("{:7.2}", play.valid_action_rate));
+            let length = play.episode_length_mean;
+            let text = format!("{name:16} {success:8.3} {mean:8.3}{valid} {length:7.1}");
             lines.add(&text, style);
         };
         if let Some(random) = baselines.and_then(|baselines| baselines.random.as_ref()) {
@@ -199,12 +203,6 @@ fn seconds_per_step(steps: &[&StepMetrics]) -> Option<f64> {
     }
 }
 
-fn range(values: &[f64]) -> (f64, f64) {
-    let start = (f64::INFINITY, f64::NEG_INFINITY);
-    let wider = |(low, high): (f64, f64), &value: &f64| (low.min(value), high.max(value));
-    values.iter().fold(start, wider)
-}
-
 /// Draws a curve of at most `room` characters, each of which is the mean of its values.
 fn sparkline(values: &[f64], room: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -213,7 +211,7 @@ fn sparkline(values: &[f64], room: usize) -> String {
         let part = &values[place * values.len() / count..(place + 1) * values.len() / count];
         part.iter().sum::<f64>() / part.len() as f64
     };
-    let (low, high) = range(values);
+    let [low, high] = range(values).unwrap_or_default();
     let level = |value: f64| match high > low {
         true => LEVELS[((value - low) / (high - low) * 7.0).round() as usize],
         false => LEVELS[0],
@@ -372,7 +370,7 @@ mod tests {
         let state = |records: &[Record], running, now| {
             let config = Config::load("frozen-lake", &[]).unwrap();
             let picture = Picture {
-                run: Path::new("run"),
+                run: Path::new("my run"),
                 config: &config,
                 records,
                 running,
@@ -386,7 +384,7 @@ mod tests {
         // 27 steps of 2 seconds.
         assert_snapshot!(state(&records(73), true, 1146.0), @"running, about 54 s left");
         assert_snapshot!(state(&records(73), true, 1246.0), @"running, about 54 s left; the last record was written 1 min 40 s ago");
-        assert_snapshot!(state(&records(73), false, 1146.0), @"stopped at step 73 of 100; resume with lapwing train --resume RUN");
+        assert_snapshot!(state(&records(73), false, 1146.0), @"stopped at step 73 of 100; resume with lapwing train --resume 'my run'");
         assert_snapshot!(state(&all[..all.len() - 1], true, 1200.0), @"running: the last evaluation");
         assert_snapshot!(state(&all, false, 9999.0), @"done: 100 steps");
         drawn(&[], true, 60);

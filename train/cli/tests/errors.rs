@@ -82,6 +82,13 @@ fn new_run(directory: &Path) {
     write(directory, "run/config.toml", config);
 }
 
+/// Two runs in `runs`.
+fn runs(directory: &Path) {
+    for name in ["runs/lake-2", "runs/lake-10"] {
+        write(directory, &format!("{name}/config.toml"), "");
+    }
+}
+
 const COMMAND_LINE: &[Row] = &[
     row("an unknown command", nothing, &["trian"]),
     row("an unknown option", nothing, &["train", "--stpes", "5"]),
@@ -757,6 +764,11 @@ const RUNS: &[Row] = &[
         |d| write(d, "notes/a.txt", ""),
         &["eval", "notes"],
     ),
+    row(
+        "a directory of runs in place of a run",
+        runs,
+        &["eval", "runs"],
+    ),
     row("a run without an adapter", new_run, &["eval", "run"]),
     row(
         "a run without an adapter, as an adapter",
@@ -840,6 +852,11 @@ const RUNS: &[Row] = &[
     ),
     row("a missing run to watch", nothing, &["watch", "runs/lake"]),
     row(
+        "a directory of runs, of which none is in progress",
+        runs,
+        &["watch", "runs"],
+    ),
+    row(
         "a missing run to export",
         nothing,
         &["export", "runs/lake", "--format", "csv"],
@@ -849,6 +866,7 @@ const RUNS: &[Row] = &[
         nothing,
         &["eval", "frozen-lake-pqn"],
     ),
+    row("no format", new_run, &["export", "run"]),
     row(
         "an unknown format",
         new_run,
@@ -864,6 +882,11 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row("an unknown key", mine!("seed = 1"), &["sweep", "mine.toml"]),
+    row(
+        "a config in place of a sweep file",
+        mine!("[train]\nsteps = 3"),
+        &["sweep", "mine.toml"],
+    ),
     row("no seeds", mine!("seeds = 0"), &["sweep", "mine.toml"]),
     row(
         "a seed twice",

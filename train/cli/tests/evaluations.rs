@@ -213,7 +213,8 @@ fn probes_separate_instructions_from_habit() {
         assert!((parted == 0) == same_meaning || name == "exact", "{row}");
         let of_the_two = player["changed"].as_u64().unwrap() + player["usual"].as_u64().unwrap();
         assert!(of_the_two <= parted);
-        assert_eq!(player["verdict"] == "same_meaning", parted == 0);
+        assert_eq!(player["verdict"] == "same_meaning", same_meaning);
+        assert_eq!(player["verdict"] == "not_met", parted == 0 && !same_meaning);
         assert_eq!(
             row["scripted"].as_f64().unwrap() > 0.5,
             name != "exact" || row["scripted"] == 1.0

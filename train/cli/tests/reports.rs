@@ -34,10 +34,13 @@ fn a_run_is_watched_reported_and_exported() {
         assert!(training.try_wait().unwrap().is_none(), "it ended at once");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // While the run is in progress.
-    let watched = run(home, &["watch", "a"]);
+    // While the run is in progress. It is the only one in the directory.
+    let watched = run(home, &["watch", "."]);
     assert!(training.wait().unwrap().success());
-    assert_eq!((watched.code, watched.err.as_str()), (0, ""));
+    assert_eq!(
+        (watched.code, watched.err.as_str()),
+        (0, "note: follows ./a\n")
+    );
     for line in [
         "step 0/2  evaluation on 5 episodes: success",
         "step 1/2  return",
@@ -64,6 +67,7 @@ fn a_run_is_watched_reported_and_exported() {
         assert_eq!((ended.code, ended.err.as_str()), (0, ""));
         ended.out
     };
+    assert_snapshot!(told(run(home, &["report", "."])), @"The report is in ./report.html");
     assert_snapshot!(told(run(home, &["report", "a"])), @"The report is in a/report.html");
     let page = fs::read_to_string(home.join("a/report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("lapwing-base"));

@@ -325,6 +325,7 @@ fn completions_and_manual_pages_are_printed() {
             script.contains("group") || script.contains("resume"),
             "{shell}"
         );
+        assert!(!script.contains("of-sweep"), "{shell}");
     }
     let page = succeeds(home.path(), &["man"]).out;
     assert!(

@@ -58,10 +58,18 @@ fn a_failed_run_does_not_lose_the_rest() {
             .out
             .contains("Not finished: broken has 0 of 2 seeds (not 1, 2).")
     );
+    assert!(first.out.contains(" success, test |"), "{}", first.out);
+    let watched = || succeeds(directory.path(), &["watch", "sweeps/trial", "--once"]).out;
+    let stopped = "sweeps/trial: stopped with 4 runs done; the same command continues the sweep\n";
+    assert!(watched().starts_with(stopped), "{}", watched());
     let results: Value = serde_json::from_str(&read("results.json")).unwrap();
     assert_eq!(results["rows"].as_array().unwrap().len(), 2);
     assert_eq!(results["rows"][1]["seeds"], Value::from([1, 2].as_slice()));
     assert!(results["rows"][1]["difference"]["interval"].is_array());
+    let test: Value = serde_json::from_str(&read("aaw/seed-2/test.json")).unwrap();
+    assert_eq!(test["sampled"][1]["step"], 2);
+    let after = &results["runs"][1]["after"];
+    assert_eq!(after["return_mean"], test["sampled"][1]["return_mean"]);
     assert_eq!(results["rows"][0]["episodes"]["mean"], 8.0);
     assert_eq!(results["equal_episodes"], 8.0);
     assert_eq!(results["runs"][0]["course"].as_array().unwrap().len(), 2);
@@ -105,6 +113,7 @@ fn a_failed_run_does_not_lose_the_rest() {
         again.err
     );
     assert_eq!(read("aaw/seed-1/metrics.jsonl"), metrics);
+    assert!(watched().starts_with("sweeps/trial: done: 4 of 4 runs\n"));
     assert!(!read("results.csv").contains("seconds_to_"));
     let longer = without
         .replace("seeds = [1, 2]", "seeds = [1]")
@@ -297,7 +306,7 @@ fn a_killed_sweep_is_continued() {
     assert_eq!(next.wait().unwrap().code(), Some(130));
     let watched = succeeds(home, &["watch", "sweeps/trial"]).out;
     assert!(
-        watched.starts_with("sweeps/trial: not running\n"),
+        watched.starts_with("sweeps/trial: stopped with 0 runs done; "),
         "{watched}"
     );
 }

@@ -118,6 +118,12 @@ fn a_network_is_trained_evaluated_and_played() {
         assert_eq!(again.last().unwrap()["step"], 3);
         let watched = run(home, &["watch", "net", "--once"]);
         assert!(watched.out.contains("td error"), "{}", watched.out);
+        // Networks make no invalid replies.
+        let table = run(home, &["eval", "net", "--episodes", "2"]).out;
+        for told in [&ended.out, &on.out, &table, &watched.out] {
+            let has = |word: &str| told.contains(word);
+            assert!(has("length") && !has("valid") && !has("penalty"), "{told}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{interval, mean, success_interval};
+use lapwing_env::Scenario;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Episode, Seat};
 
@@ -48,20 +49,19 @@ pub struct PlayerScores {
 }
 
 impl PlayerScores {
-    /// Computes the scores of a player from its episodes on these seats; `actions` are the action words of the game.
+    /// Computes the scores of a player from its episodes on these seats.
     ///
     /// # Panics
     /// If there are no episodes.
     pub fn of(
-        game: &str,
+        scenario: &dyn Scenario,
         player: &str,
-        actions: &[String],
         seats: &[Seat],
         episodes: &[Episode],
     ) -> PlayerScores {
         let agents = episodes.len() / seats.len();
         let scene = |(number, episode): (usize, &Episode)| SceneScore {
-            game: game.to_owned(),
+            game: scenario.name().to_owned(),
             player: player.to_owned(),
             scene: seats[number / agents].scene.to_string(),
             agent: number % agents,
@@ -75,7 +75,7 @@ impl PlayerScores {
         let scenes: Vec<SceneScore> = episodes.iter().enumerate().map(scene).collect();
         PlayerScores {
             player: player.to_owned(),
-            play: PlayMetrics::of(actions, episodes),
+            play: PlayMetrics::of(scenario.actions(), episodes),
             return_interval: interval(&of_games(&scenes, |scene| scene.game_return)),
             success_interval: success_interval(&of_games(&scenes, success), agents),
             scenes,
@@ -171,7 +171,9 @@ mod tests {
         };
         let seated = returns.iter().flat_map(|value| vec![value; agents]);
         let episodes: Vec<Episode> = seated.map(episode).collect();
-        PlayerScores::of("game", player, &["go".to_owned()], &seats, &episodes)
+        let (kind, options) = lapwing_env::find_variant("frozen-lake").unwrap();
+        let scenario = (kind.configure)(&options).unwrap();
+        PlayerScores::of(&*scenario, player, &seats, &episodes)
     }
 
     /// The scenes differ more than the players do: only the paired difference is significant.

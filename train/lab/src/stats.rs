@@ -59,7 +59,7 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 }
 
 /// Returns the smallest and the largest value, or `None` if there are no values.
-pub(crate) fn range(values: &[f64]) -> Option<[f64; 2]> {
+pub fn range(values: &[f64]) -> Option<[f64; 2]> {
     let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
     Some([fold(f64::min)?, fold(f64::max)?])
 }

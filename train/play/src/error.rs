@@ -42,8 +42,8 @@ pub enum PlayError {
     /// The device.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// The terminal of a human player could not be read or written.
-    #[error(transparent)]
+    /// The moves of a person cannot be read, or an episode cannot be printed.
+    #[error("the terminal")]
     Terminal(#[from] std::io::Error),
     /// The player left the game.
     #[error("left")]

@@ -51,7 +51,7 @@ pub struct ProbedPlayer<'a> {
     player: &'a mut dyn Player,
     /// the counts
     pub followed: ProbeCounts,
-    /// The lead of each game in which the instructions part. The agents of a game share one.
+    /// The lead of each game with changed rules. The agents of a game share one.
     leads: BTreeMap<usize, f64>,
 }
 
@@ -71,6 +71,7 @@ impl<'a> ProbedPlayer<'a> {
         self.leads.values().for_each(|episode| lead.add(*episode));
         match lead.standard_errors() {
             _ if self.leads.is_empty() => Verdict::SameMeaning,
+            _ if self.followed.parted == 0 => Verdict::NotMet,
             ahead if ahead > CLEAR => Verdict::Reads,
             ahead if ahead < -CLEAR => Verdict::Overridden,
             _ => Verdict::Unclear,
@@ -87,10 +88,10 @@ impl Player for ProbedPlayer<'_> {
             else {
                 continue;
             };
+            let lead = self.leads.entry(ask.episode - ask.agent).or_default();
             if changed.iter().any(|action| usual.contains(action)) {
                 continue;
             }
-            let lead = self.leads.entry(ask.episode - ask.agent).or_default();
             let followed = &mut self.followed;
             followed.parted += 1;
             let Some(action) = reply.action else { continue };
@@ -118,7 +119,9 @@ pub enum Verdict {
     Overridden,
     /// The difference is too small for this number of episodes.
     Unclear,
-    /// The probe changes words or signs only, so there is always a common good action.
+    /// In no turn did the two ask for different actions: too few episodes.
+    NotMet,
+    /// The probe changes words or signs only, so the good actions are the same.
     SameMeaning,
 }
 
@@ -129,6 +132,7 @@ impl Verdict {
             Verdict::Reads => "reads",
             Verdict::Overridden => "overridden",
             Verdict::Unclear => "unclear",
+            Verdict::NotMet => "not met",
             Verdict::SameMeaning => "same meaning",
         }
     }
@@ -186,6 +190,9 @@ mod tests {
         }
         let of_random = |probe| verdict("frozen-lake", probe, 20, &mut RandomPlayer::default());
         assert_eq!(of_random("wording"), Verdict::SameMeaning);
+        let mut scripted = ScriptedPlayer::default();
+        let few = verdict("frozen-lake", "exact", 1, &mut scripted);
+        assert_eq!(few, Verdict::NotMet);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod learner;
 mod learning_tests;
 pub mod memory;
 pub mod record;
+pub mod runs;
 pub mod samples;
 pub mod snapshot;
 pub mod state;

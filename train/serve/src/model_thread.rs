@@ -287,15 +287,11 @@ impl ModelThread {
         Ok(())
     }
 
-    /// Returns the text of a token; of a special token, its name.
     fn token_text(&mut self, id: u32) -> Result<String, ModelError> {
         if let Some(text) = self.token_texts.get(&id) {
             return Ok(text.clone());
         }
-        let mut text = self.tokenizer.decode(&[id])?;
-        if text.is_empty() {
-            text = self.tokenizer.token(id)?.unwrap_or_default();
-        }
+        let text = self.tokenizer.text_of(id)?;
         self.token_texts.insert(id, text.clone());
         Ok(text)
     }

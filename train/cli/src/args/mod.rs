@@ -38,9 +38,6 @@ pub struct Cli {
     /// Print only results and errors
     #[arg(long, short, global = true, display_order = 999)]
     pub quiet: bool,
-    /// Passed by `lapwing sweep`: end when standard input ends
-    #[arg(long, global = true, hide = true)]
-    pub of_sweep: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -396,8 +393,8 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Directories of runs or sweeps, such as runs/frozen-lake-1. Runs that differ only in their seed share one curve with a
-    /// band
+    /// Directories of runs or sweeps, such as runs/frozen-lake-1, or of several, such as runs. Runs that differ only in their
+    /// seed share one curve with a band
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Write the report to this file [default: RUN/report.html, or lapwing-report.html for several arguments]
@@ -407,7 +404,8 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Directory of a run or a sweep, such as runs/frozen-lake-1
+    /// Directory of a run or a sweep, such as runs/frozen-lake-1. Of a directory of runs, such as runs, the run in progress
+    /// that was started last
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Print the current state and exit
@@ -431,7 +429,7 @@ pub struct ExportArgs {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Output format
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "tensorboard|csv")]
     pub format: ExportFormat,
     /// Write to this directory, which must be new or empty [default: RUN/tensorboard or RUN/csv]
     #[arg(long, value_name = "DIR")]

@@ -25,7 +25,7 @@ use super::human_scores::{self, HumanScores};
 use super::loaded_model::InputError;
 use super::opponent::OpponentPlayer;
 use super::other_player;
-use crate::args::{DeviceArgs, EvalArgs};
+use crate::args::{DeviceArgs, EvalArgs, OtherPlayer};
 use crate::comparison::{best_possible, interval, row};
 use crate::hub::hub;
 use crate::progress::Terminal;
@@ -95,6 +95,8 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         writeln!(out::raw(), "{}", Value::Object(report.collect()))?;
         return Ok(());
     }
+    let is_api = matches!(arguments.player.player, Some(OtherPlayer::OpenAi(_)));
+    let replies = is_api || arguments.player.player.is_none() && config.learner.has_language();
     let print = |table: TextTable| match arguments.markdown {
         true => table.markdown(),
         false => table.text(),
@@ -104,7 +106,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
         if all.len() > 1 {
             writeln!(out, "{}\n", game.title())?;
         }
-        write!(out, "{}", print(game.table()))?;
+        write!(out, "{}", print(game.table(replies)))?;
         if !game.differences.is_empty() {
             write!(out, "\n{}", print(game.difference_table()))?;
         }
@@ -174,7 +176,7 @@ fn by_models(
                 let (scenario, referee, mut player) = state.seated(world, temperature);
                 let (player, others) = (&mut player, &mut others);
                 let episodes = play_against(scenario, &referee, seats, player, others, &terminal)?;
-                players.push(scores(&name, scenario, seats, &episodes));
+                players.push(PlayerScores::of(scenario, &name, seats, &episodes));
             }
         }
         let scenario = &*state.learner.worlds[world].scenario;
@@ -232,12 +234,8 @@ fn by_other_player(
             if let Some(account) = player.account() {
                 terminal.line(&format!("API: {account}"));
             }
-            players.push(scores(
-                &format!("{name}{suffix}"),
-                scenario,
-                seats,
-                &episodes?,
-            ));
+            let name = format!("{name}{suffix}");
+            players.push(PlayerScores::of(scenario, &name, seats, &episodes?));
         }
         let tries = arguments.search;
         all.push(compare(scenario, &referee, seats, &mut [], players, tries)?);
@@ -266,15 +264,6 @@ fn seats(
     Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)
 }
 
-fn scores(
-    player: &str,
-    scenario: &dyn Scenario,
-    seats: &[Seat],
-    episodes: &[Episode],
-) -> PlayerScores {
-    PlayerScores::of(scenario.name(), player, scenario.actions(), seats, episodes)
-}
-
 /// Compares the players with each other and with players that need no model.
 fn compare(
     scenario: &dyn Scenario,
@@ -286,7 +275,7 @@ fn compare(
 ) -> Result<GameScores> {
     let game = scenario.name();
     let scores = |name: &str, episodes: Option<Vec<Episode>>| {
-        episodes.map(|episodes| scores(name, scenario, seats, &episodes))
+        episodes.map(|episodes| PlayerScores::of(scenario, name, seats, &episodes))
     };
     let baselines = baseline_episodes(scenario, referee, seats, others)?;
     let random = scores("random player", baselines.random);
@@ -346,10 +335,10 @@ impl GameScores {
         Ok(())
     }
 
-    fn table(&self) -> TextTable {
+    fn table(&self, replies: bool) -> TextTable {
         let row = |scores: &PlayerScores| {
-            let (success, returns) = (scores.success_interval, scores.return_interval);
-            row(&scores.player, &scores.play, success, Some(returns))
+            let (success, returns) = (scores.success_interval, Some(scores.return_interval));
+            row(&scores.player, &scores.play, success, returns, replies)
         };
         let rows = self.all().map(row);
         let rows = rows.chain(self.human.as_ref().map(HumanScores::row));

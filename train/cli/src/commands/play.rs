@@ -377,11 +377,11 @@ fn outcome(turn: &Turn, actions: &[String]) -> String {
         (None, Some(why)) => format!("invalid reply ({})", why.in_words()),
         (None, None) => "invalid reply".to_owned(),
     };
-    let shaping = match turn.shaping {
+    let penalty = match turn.shaping {
         0.0 => String::new(),
-        shaping => format!(", shaping {shaping}"),
+        penalty => format!(", penalty {penalty}"),
     };
-    format!("{what}: reward {}{shaping}", turn.reward)
+    format!("{what}: reward {}{penalty}", turn.reward)
 }
 
 /// Returns the last line of an episode.
@@ -452,7 +452,7 @@ mod tests {
         );
         assert_eq!(
             outcome(&turn(None, 0.0, -0.1), &actions),
-            "invalid reply (it names several actions): reward 0, shaping -0.1"
+            "invalid reply (it names several actions): reward 0, penalty -0.1"
         );
     }
 }

@@ -96,7 +96,8 @@ pub fn probe(device: DeviceArgs, arguments: &ProbeArgs) -> Result<()> {
 const EXPLANATION: &str = "\
 changed rules, usual rules: of the turns in which the two ask for different actions, the share that follows either; in
 parentheses the same of random actions. reads, overridden: the changed or the usual rules are followed more often than
-by chance, by more than three standard errors over episodes.
+by chance, by more than three standard errors over episodes (so in ten or more). unclear: neither. not met: no turn in
+which the two ask for different actions; give more --episodes. same meaning: only words or signs are changed.
 ";
 
 fn row(
@@ -117,7 +118,7 @@ fn row(
         let episodes = play_against(scenario, &referee, seats, &mut watched, &mut [], progress)?;
         players.push(ProbedAgent {
             verdict: watched.verdict(),
-            scores: PlayerScores::of(name, &agent.name, scenario.actions(), seats, &episodes),
+            scores: PlayerScores::of(scenario, &agent.name, seats, &episodes),
             followed: watched.followed,
         });
     }

@@ -1,13 +1,14 @@
 //! `lapwing runs`: a table of runs.
 
+use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::path::Path;
 
 use anyhow::Result;
 use lapwing_lab::text_table::TextTable;
 use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::jsonl;
+use lapwing_train::runs::runs_in;
 use lapwing_train::{Config, Error};
 use serde_json::{Map, Value};
 
@@ -15,24 +16,32 @@ use super::loaded_model::InputError;
 use crate::args::RunsArgs;
 use crate::{out, records};
 
-/// The runs of a sweep are this far below `sweeps`.
-const LEVELS: usize = 3;
-
 /// The names and values of a run's columns.
 type Columns = [(&'static str, Value); 10];
 
 /// Prints the runs below a directory in the order in which they were started.
 pub fn list(arguments: &RunsArgs) -> Result<()> {
     let place = &arguments.place;
-    let mut runs = Vec::new();
-    let mut list = |run: &Path| match columns(run) {
-        Ok(columns) => runs.push(columns),
-        Err(error) => out::warning(&format!("{} is not listed: {error}", run.display())),
-    };
-    find(place, LEVELS, &mut list).map_err(|error| {
-        let problem = format!("cannot be read: {error}; `lapwing train` makes runs/NAME-1");
-        InputError::new(place.display(), problem)
+    let name = place.display();
+    fs::read_dir(place).map_err(|error| {
+        let problem = format!(
+            "cannot be read: {error}; wanted a directory of runs, such as runs, in which `lapwing train` makes them"
+        );
+        InputError::new(name, problem)
     })?;
+    let found = runs_in(place);
+    if found.is_empty() {
+        out::note(&format!(
+            "there is no run in {name}; `lapwing train` makes runs/NAME-1"
+        ));
+    }
+    let mut runs = Vec::new();
+    for run in found {
+        match columns(&run) {
+            Ok(columns) => runs.push(columns),
+            Err(error) => out::warning(&format!("{} is not listed: {error}", run.display())),
+        }
+    }
     runs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let runs = runs.into_iter().map(|(_, columns)| columns);
     if arguments.json {
@@ -41,24 +50,9 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
         writeln!(out::raw(), "{}", serde_json::to_string_pretty(&runs)?)?;
         return Ok(());
     }
-    let cells = |run: Columns| run.map(|(name, value)| (name, cell(&value))).to_vec();
+    let cell = |(name, value): (&str, Value)| (name.replace('_', " "), cell(&value));
+    let cells = |run: Columns| run.map(cell).to_vec();
     write!(out::shown(), "{}", TextTable::of(runs.map(cells)).text())?;
-    Ok(())
-}
-
-/// Passes this run, or the runs below this directory, to `list`.
-fn find(path: &Path, levels: usize, list: &mut dyn FnMut(&Path)) -> io::Result<()> {
-    if directory::is_run(path).is_ok() {
-        list(path);
-    } else if levels > 0 {
-        let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
-        let mut paths: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
-        paths.retain(|path| path.is_dir());
-        paths.sort();
-        paths
-            .iter()
-            .try_for_each(|path| find(path, levels - 1, list))?;
-    }
     Ok(())
 }
 

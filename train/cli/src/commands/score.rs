@@ -47,8 +47,8 @@ pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
     // Nothing precedes the first token.
     let numbers = logprobs.iter().map(|log_prob| format!("{log_prob:.4}"));
     for (id, number) in ids.iter().zip([String::new()].into_iter().chain(numbers)) {
-        let token = tokenizer.token(*id)?.unwrap_or_default();
-        writeln!(out, "{id:>8}  {number:>9}  {}", out::line(&token))?;
+        let token = tokenizer.text_of(*id)?;
+        writeln!(out, "{id:>8}  {number:>9}  \"{}\"", out::line(&token))?;
     }
     if !logprobs.is_empty() {
         let sum: f64 = logprobs.iter().map(|&x| f64::from(x)).sum();

@@ -77,9 +77,14 @@ fn listen(arguments: &ServeArgs) -> Result<TcpListener> {
             PermissionDenied => format!("{e}; choose a port from 1024 on with --port"),
             _ => format!("cannot listen there: {e}"),
         };
-        InputError::new(format!("{host}:{port}"), problem)
+        let wrong = InputError::new(format!("{host}:{port}"), problem);
+        // The argument is right where the port is free.
+        match e.kind() {
+            AddrInUse => anyhow::anyhow!("{wrong}"),
+            _ => wrong.into(),
+        }
     };
-    Ok(TcpListener::bind((host.as_str(), port)).map_err(wrong)?)
+    TcpListener::bind((host.as_str(), port)).map_err(wrong)
 }
 
 /// Returns the API key. It must fit into an HTTP header.

@@ -238,7 +238,8 @@ fn start<'a>(
         command.arg("--device").arg(index.to_string());
     }
     // Ends when this program does, even if it is killed.
-    command.arg("--of-sweep").stdin(Stdio::piped()).stderr(file);
+    command.env(interrupt::OF_SWEEP, "1");
+    command.stdin(Stdio::piped()).stderr(file);
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let verb = if is_probe { "probing" } else { "starts" };

@@ -1,21 +1,25 @@
 //! `lapwing watch`: the progress of a run or of a sweep, from the files that it writes.
 
 use std::io::{self, IsTerminal, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
 use console::{Term, truncate_str};
-use lapwing_lab::sweep::{runs_in, setting_of};
+use lapwing_lab::sweep::setting_of;
 use lapwing_lab::text_table::TextTable;
+use lapwing_model::read_text;
 use lapwing_train::record::metrics::now;
 use lapwing_train::record::{Record, directory, jsonl};
+use lapwing_train::runs::runs_in;
 use lapwing_train::{Config, Error};
+use serde_json::Value;
 
 use crate::args::WatchArgs;
 use crate::keys::QuitKey;
-use crate::out::line;
+use crate::out::{self, line};
 use crate::picture::Picture;
 use crate::{describe, records};
 
@@ -27,8 +31,9 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Shows the run or sweep until it ends or the user quits; with `--once`, only its current state.
 pub fn watch(arguments: &WatchArgs) -> Result<()> {
-    let run = &*arguments.run;
-    let is_sweep = !runs_in(run).is_empty();
+    let is_locked = arguments.run.join("lock").is_file();
+    let is_sweep = is_locked && directory::is_run(&arguments.run).is_err();
+    let run = &*newest(&arguments.run, is_sweep);
     let config = match is_sweep {
         true => Config::default(),
         false => config(run)?,
@@ -58,6 +63,19 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
         true => on_screen(draw),
         false => in_lines(run, &config),
     }
+}
+
+/// Returns the run in progress in a directory of runs that was started last, or else the directory.
+fn newest(path: &Path, is_sweep: bool) -> PathBuf {
+    let started = |run: &PathBuf| directory::sessions(run).metadata()?.modified();
+    let mut runs = runs_in(path);
+    runs.retain(|run| !is_sweep && directory::is_in_use(run));
+    let newest = runs.into_iter().max_by_key(|run| started(run).ok());
+    let newest = newest.unwrap_or(path.to_owned());
+    if newest != path {
+        out::note(&format!("follows {}", newest.display()));
+    }
+    newest
 }
 
 fn config(run: &Path) -> Result<Config, Error> {
@@ -92,22 +110,26 @@ pub fn progress(run: &Path) -> Result<[String; 4], Error> {
 fn drawn_sweep(path: &Path, width: usize) -> Result<(String, bool)> {
     // Before the runs, which are complete if the sweep has ended.
     let running = directory::is_in_use(path);
-    let row = |run: PathBuf| {
-        let (setting, seed) = (setting_of(&run), run.file_name().unwrap_or_default());
+    let row = |run: &PathBuf| {
+        let (setting, seed) = (setting_of(run), run.file_name().unwrap_or_default());
         let name = format!("{} {}", setting.unwrap_or_default(), seed.display());
-        let mut row = vec![("run", line(&name).into_owned())];
-        row.extend(
-            ["step", "success", "return", "state"]
-                .into_iter()
-                .zip(progress(&run)?),
-        );
-        Ok(row)
+        let columns = ["run", "step", "success", "return", "state"];
+        let cells = iter::once(line(&name).into_owned()).chain(progress(run)?);
+        Ok(columns.into_iter().zip(cells).collect())
     };
-    let rows = runs_in(path)
-        .into_iter()
-        .map(row)
-        .collect::<Result<Vec<_>>>()?;
-    let state = if running { "running" } else { "not running" };
+    let runs = runs_in(path);
+    let rows = runs.iter().map(row).collect::<Result<Vec<_>, Error>>()?;
+    // Written after each run.
+    let results = read_text(&path.join("results.json"), 1 << 30).unwrap_or_default();
+    let results: Value = serde_json::from_str(&results).unwrap_or_default();
+    let count = |list: &str| results[list].as_array().map_or(0, Vec::len);
+    let done = count("runs");
+    let all = runs.len().max(done + count("missing"));
+    let state = match running {
+        true => "running".to_owned(),
+        false if done == all => format!("done: {done} of {all} runs"),
+        false => format!("stopped with {done} runs done; the same command continues the sweep"),
+    };
     let text = format!(
         "{}: {state}\n\n{}",
         line(&path.to_string_lossy()),

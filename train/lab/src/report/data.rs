@@ -99,12 +99,12 @@ pub(crate) struct ReportRun {
 type MetricPoint = (usize, Vec<(String, f64)>);
 
 impl ReportData {
-    /// Reads these runs, and the runs of these sweeps.
+    /// Reads these runs, and the runs below these directories.
     ///
     /// # Errors
     /// If a directory contains no run, or its config cannot be read.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<ReportData, Error> {
-        let runs_at = |path: &PathBuf| match sweep::runs_in(path) {
+        let runs_at = |path: &PathBuf| match lapwing_train::runs::runs_in(path) {
             none if none.is_empty() => vec![path.clone()],
             runs => runs,
         };

@@ -32,7 +32,7 @@ pub fn default_path(runs: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// Writes the report of these runs, and of the runs of these sweeps, to a file. An existing file is replaced only if it is a
+/// Writes the report of these runs, and of the runs below these directories, to a file. An existing file is replaced only if it is a
 /// report. Runs may be unfinished. Returns what damaged or missing files leave out, which the page shows, too.
 ///
 /// # Errors

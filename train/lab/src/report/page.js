@@ -584,12 +584,12 @@ function lane({ run, episode, title }, at, go) {
   if (episode.chosen !== undefined) badges.push(h('span', { class: 'badge plain' }, episode.chosen ? 'trained on' : 'not selected'));
   const over = at >= end;
   const details = over
-    ? [h('div', { class: 'numbers' }, number('turns', end), number('return', signed(episode.return)), number('with shaping', signed(episode.composite_return)),
+    ? [h('div', { class: 'numbers' }, number('turns', end), number('return', signed(episode.return)), run.language ? number('with penalty', signed(episode.composite_return)) : null,
         isNumber(episode.advantage) ? number('advantage', signed(episode.advantage)) : null),
       h('p', { class: 'hint' }, 'The game is over: ' + outcome[1] + '.')]
     : [h('dl', { class: 'reply' }, run.language ? [h('dt', {}, 'Reply'), h('dd', {}, h('pre', {}, turn.reply || '(nothing)'))] : null, h('dt', {}, 'Action'),
         h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'invalid reply') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
-      h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), number('shaping', signed(turn.shaping)),
+      h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), run.language ? number('penalty', signed(turn.shaping)) : null,
         isNumber(turn.advantage) ? number('advantage', signed(turn.advantage)) : null),
       run.language ? h('details', {}, h('summary', {}, 'Prompt'), h('pre', {}, prompt(run, episode, at))) : null];
   const step = (turn, i) => h('li', {}, h('button', { type: 'button', class: turn.action === null ? 'unread' : null, 'aria-current': i === at ? 'step' : null,

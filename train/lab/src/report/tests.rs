@@ -310,16 +310,20 @@ fn damaged_lines_are_counted() {
     // Without a session, the base follows from the name of the config.
     assert_eq!(run["base"], "the preset frozen-lake");
 
-    // A run without records has a page; a directory without a run is an error.
+    // A run without records has a page, and so has a directory of runs; one without a run is an error.
     let empty = self::run(dir.path(), "empty", &[], &[]);
     assert_eq!(
         data(&[empty])["groups"][0]["train"]["x"],
         serde_json::json!([])
     );
-    let error = ReportData::read(&[dir.path().to_owned()])
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("contains no run"), "{error}");
+    let all = data(&[dir.path().to_owned()]);
+    let names = all["runs"].as_array().unwrap().iter();
+    let names: Vec<&Value> = names.map(|run| &run["name"]).collect();
+    assert_eq!(names, ["a", "empty"]);
+    let none = dir.path().join("none");
+    fs::create_dir(&none).unwrap();
+    let error = ReportData::read(&[none]).unwrap_err().to_string();
+    assert!(error.contains("is not a run"), "{error}");
 }
 
 #[test]

@@ -106,7 +106,8 @@ impl SweepResults {
         let mut labels = Vec::new();
         for (number, row) in self.settings.iter().enumerate() {
             let (mean, seeds) = (row.score.mean_return.mean, row.seeds.len());
-            let label = format!("{}: {mean:.3} at the end, seeds: {seeds}", row.setting);
+            let (name, of) = (&row.setting, self.scored());
+            let label = format!("{name}: {mean:.3} ({of}), seeds: {seeds}");
             let y = bottom - 4.0;
             svg += &line([LEFT, y], [LEFT + 24.0, y], &stroke(number));
             svg += &text([LEFT + 30.0, bottom], "", &label);

@@ -15,7 +15,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use lapwing_train::record::directory;
-use lapwing_train::{Config, ConfigError};
+use lapwing_train::record::metrics::TestResults;
+use lapwing_train::{Config, ConfigError, config};
 
 pub use comparison::SweepComparison;
 pub use results::SweepResults;
@@ -87,6 +88,15 @@ impl Sweep {
     }
 
     fn parse(path: &Path, text: &str, file: &Table) -> Result<Sweep, String> {
+        let has = |name: &&str| file.contains_key(*name);
+        let mut sections = config::keys().into_iter().map(|(section, _)| section);
+        if let Some(section) = sections.find(has).filter(|_| !KEYS[2..].iter().any(has)) {
+            let name = path.file_name().unwrap_or_default().display();
+            return Err(format!(
+                "this is a config, for it has `{section}`: write a sweep file beside it with the lines `base = \"{name}\"` \
+                 and `seeds = 8`, and give that"
+            ));
+        }
         check_keys(file, "", &KEYS, "a sweep")?;
         let text_of = |key: &str, default: &str| match file.get(key) {
             None => Ok(default.to_owned()),
@@ -292,28 +302,12 @@ pub(crate) fn dotted_keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
-/// Returns the directories of the runs that a sweep in this directory has started, by setting and seed; none if it is no sweep.
-pub fn runs_in(sweep: &Path) -> Vec<PathBuf> {
-    let entries = |path: &Path| {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).collect::<Vec<_>>()
-    };
-    let mut runs: Vec<PathBuf> = entries(sweep).iter().flat_map(|dir| entries(dir)).collect();
-    runs.retain(|run| seed_of(run).is_some() && directory::is_run(run).is_ok());
-    runs.sort_by_cached_key(|run| (run.parent().map(Path::to_owned), seed_of(run)));
-    runs
-}
-
 /// Returns the setting of the run in this directory, if the directory is one of a sweep.
 pub fn setting_of(run: &Path) -> Option<String> {
-    seed_of(run)?;
+    let seed = run.file_name()?.to_str()?.strip_prefix(SEED)?;
+    seed.parse::<u64>().ok()?;
     let setting = run.parent()?.file_name()?;
     Some(setting.to_string_lossy().into_owned())
-}
-
-fn seed_of(run: &Path) -> Option<u64> {
-    let seed = run.file_name()?.to_str()?.strip_prefix(SEED)?;
-    seed.parse().ok()
 }
 
 impl SweepRun {
@@ -326,12 +320,16 @@ impl SweepRun {
 
     /// Returns the result if the last step is done and was evaluated.
     pub fn outcome(&self, sweep: &Path) -> Option<RunResult> {
-        let metrics = directory::metrics(&self.directory(sweep));
-        let result = RunResult::read(&metrics, &self.setting, self.seed)?;
-        (result.curve.last()?.step == self.config.train.steps).then(|| RunResult {
-            probes: probes::read(&self.probes(sweep)),
-            ..result
-        })
+        let (run, steps) = (self.directory(sweep), self.config.train.steps);
+        let mut result = RunResult::read(&directory::metrics(&run), &self.setting, self.seed)?;
+        if let [before, .., after] = &*TestResults::read(&run).sampled
+            && after.step == steps
+        {
+            (result.before, result.after) = (before.play.clone(), after.play.clone());
+            result.tested = true;
+        }
+        result.probes = probes::read(&self.probes(sweep));
+        (result.curve.last()?.step == steps).then_some(result)
     }
 
     /// Returns whether the run is finished and has results of all probes of the sweep.

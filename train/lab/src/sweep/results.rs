@@ -45,9 +45,9 @@ pub(crate) struct SettingResult {
     pub(super) setting: String,
     /// The seeds of the finished runs.
     pub(super) seeds: Vec<u64>,
-    /// Success rate of the last evaluation.
+    /// Success rate of the test, or else of the last evaluation.
     pub(super) success: RunStatistics,
-    /// Mean return of the last evaluation.
+    /// Mean return of the same.
     #[serde(flatten)]
     pub(super) score: ScoreStatistics,
     #[serde(flatten)]
@@ -184,6 +184,15 @@ impl SweepResults {
         runs.filter(|run| run.setting == setting).collect()
     }
 
+    /// Returns what success and return are of. Runs of old versions have no test.
+    pub(super) fn scored(&self) -> &'static str {
+        match self.runs.iter().filter(|run| run.tested).count() {
+            0 => "last evaluation",
+            all if all == self.runs.len() => "test",
+            _ => "test or last evaluation",
+        }
+    }
+
     /// Returns whether all runs played the same number of training episodes.
     pub(super) fn are_episodes_equal(&self) -> bool {
         let mut totals = self.runs.iter().map(|run| run.total(EPISODES));
@@ -301,7 +310,7 @@ mod tests {
     use lapwing_play::metrics::{Baselines, PlayMetrics};
     use lapwing_play::probe::ProbeCounts;
     use lapwing_train::record::jsonl::Jsonl;
-    use lapwing_train::record::metrics::Evaluation;
+    use lapwing_train::record::metrics::{Evaluation, TestResults};
     use lapwing_train::record::{Record, directory};
 
     fn sweep(text: &str) -> Sweep {
@@ -414,6 +423,47 @@ mod tests {
         assert_eq!(reached[0].runs[0].cost.episodes, Some(400.0));
         assert_eq!((reached[1].runs.len(), reached[1].cost.seconds), (0, None));
         assert_snapshot!(results.markdown() + "\n" + &results.csv());
+    }
+
+    #[test]
+    fn tests_are_reported_rather_than_evaluations() {
+        let home = tempfile::tempdir().unwrap();
+        let sweep = sweep("seeds = 2\nset.train.steps = 2\n");
+        let results = |of: &str| {
+            let results = SweepResults::of(&sweep, home.path());
+            assert!(results.markdown().contains(&format!("return, {of}")));
+            assert!(results.figure().contains(&format!("({of})")));
+            let ends = results.runs.iter().map(|run| run.after.return_mean);
+            let mean = ends.clone().sum::<f64>() / 2.0;
+            assert_eq!(results.settings[0].score.mean_return.mean, mean);
+            ends.collect::<Vec<f64>>()
+        };
+        for cell in &sweep.runs {
+            write_run(cell, home.path(), &step(10, 2.0), &[0.0, 0.5, 1.0]);
+        }
+        assert_eq!(results("last evaluation"), [1.0, 1.0]);
+        let test = |cell: &SweepRun, last, score| {
+            let evaluation = |(step, return_mean)| Evaluation {
+                step,
+                play: PlayMetrics {
+                    return_mean,
+                    ..PlayMetrics::default()
+                },
+                ..Evaluation::default()
+            };
+            let results = TestResults {
+                sampled: [(0, 0.0), (last, score)].map(evaluation).to_vec(),
+                ..TestResults::default()
+            };
+            let file = directory::test(&cell.directory(home.path()));
+            std::fs::write(file, serde_json::to_string(&results).unwrap()).unwrap();
+        };
+        test(&sweep.runs[0], 2, 0.25);
+        // The test of a run that was shorter.
+        test(&sweep.runs[1], 1, 0.5);
+        assert_eq!(results("test or last evaluation"), [0.25, 1.0]);
+        test(&sweep.runs[1], 2, 0.75);
+        assert_eq!(results("test"), [0.25, 0.75]);
     }
 
     /// A missing number is not a zero, neither in a table nor in a mean.

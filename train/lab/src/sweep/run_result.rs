@@ -18,10 +18,12 @@ pub struct RunResult {
     pub setting: String,
     /// The seed of the training.
     pub seed: u64,
-    /// The first evaluation.
+    /// The test before training, or else the first evaluation.
     pub before: PlayMetrics,
-    /// The last evaluation.
+    /// The test after training, or else the last evaluation.
     pub after: PlayMetrics,
+    /// Whether these two are of tests.
+    pub(super) tested: bool,
     pub(super) baselines: Option<Baselines>,
     /// All evaluations, in order.
     #[serde(rename = "course")]
@@ -116,6 +118,7 @@ impl RunResult {
             seed,
             before: before?,
             after: after?,
+            tested: false,
             baselines,
             curve,
             metrics: means.collect(),
@@ -178,6 +181,7 @@ mod tests {
             seed: 1,
             before: PlayMetrics::default(),
             after: PlayMetrics::default(),
+            tested: false,
             baselines: None,
             curve: evaluations.iter().enumerate().map(point).collect(),
             metrics: BTreeMap::new(),

@@ -12,7 +12,7 @@ impl SweepResults {
         let mut tables = vec![self.score_table(), self.cost_table()];
         let mut notes = vec![
             "Mean over seeds ± standard deviation [95 % confidence interval of the mean over seeds, by Student's t]; differences are paired by seed. \
-             Success and return are from the last evaluation."
+             Tests are on other held-out scenes than evaluations."
                 .to_owned(),
         ];
         if let Some(episodes) = self.equal_episodes.map(integer) {
@@ -80,6 +80,8 @@ impl SweepResults {
     }
 
     fn score_table(&self) -> TextTable {
+        let of = self.scored();
+        let [success, mean_return] = ["success", "return"].map(|name| format!("{name}, {of}"));
         TextTable::of(self.settings.iter().map(|row| {
             let seeds = match (row.seeds.len(), self.seeds.len()) {
                 (all, wanted) if all == wanted => all.to_string(),
@@ -89,8 +91,8 @@ impl SweepResults {
             vec![
                 ("setting", row.setting.clone()),
                 ("seeds", seeds),
-                ("success", row.cell(Some(row.success), score)),
-                ("return", mean),
+                (&*success, row.cell(Some(row.success), score)),
+                (&*mean_return, mean),
                 ("difference to the first", difference),
             ]
         }))
@@ -105,7 +107,7 @@ impl SweepResults {
             let mut cells = vec![
                 ("setting", row.setting.clone()),
                 ("episodes", row.cell(row.cost.episodes, integer)),
-                ("seconds", row.cell(row.cost.seconds, tenths)),
+                ("seconds", seconds_cell(row.cost.seconds, row.seeds.len())),
             ];
             for (name, found) in [
                 (&episodes, row.at_equal_episodes),
@@ -133,7 +135,7 @@ impl SweepResults {
                 ("setting", row.setting.clone()),
                 ("reached by", format!("{runs} of {}", row.seeds.len())),
                 ("after episodes", statistics(episodes, runs, integer)),
-                ("after seconds", statistics(seconds, runs, tenths)),
+                ("after seconds", seconds_cell(seconds, runs)),
             ]
         }))
     }
@@ -248,6 +250,15 @@ fn statistics(found: Option<RunStatistics>, seeds: usize, format: fn(f64) -> Str
         text += &format!(" ({} of {seeds})", found.count);
     }
     text
+}
+
+/// Formats seconds, of which an interval says nothing.
+fn seconds_cell(found: Option<RunStatistics>, seeds: usize) -> String {
+    let text = statistics(found, seeds, tenths);
+    let parts = text.split_once(" [").zip(text.split_once(']'));
+    parts.map_or(text.clone(), |((mean, _), (_, count))| {
+        format!("{mean}{count}")
+    })
 }
 
 fn score(value: f64) -> String {

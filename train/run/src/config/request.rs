@@ -143,10 +143,7 @@ fn nothing(request: &str) -> ConfigError {
     let (is, cure) = match PathKind::of(Path::new(request)) {
         PathKind::Model => ("is a model, not a run", "--model takes it"),
         PathKind::Adapter => ("is an adapter, not a run", "--adapter takes it"),
-        PathKind::Directory => (
-            "is no run",
-            "wanted a directory with config.toml in it, such as runs/frozen-lake-1",
-        ),
+        PathKind::Directory => ("is not a run", &*crate::runs::wanted(Path::new(request))),
         PathKind::File => (
             "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",

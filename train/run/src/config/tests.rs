@@ -640,7 +640,7 @@ fn a_run_is_asked_for_by_its_directory() {
     };
     assert_snapshot!(told(&["place/config.json"]), @"place is a model, not a run: --model takes it");
     assert_snapshot!(told(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
-    assert_snapshot!(told(&["place/notes.txt"]), @"place is no run: wanted a directory with config.toml in it, such as runs/frozen-lake-1");
+    assert_snapshot!(told(&["place/notes.txt"]), @"place is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     assert_snapshot!(told(&["place"]), @"place is not a config: wanted a file that ends in .toml, or the directory of a run");
     assert_snapshot!(told(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
 }

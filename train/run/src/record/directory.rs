@@ -300,13 +300,15 @@ pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
 /// # Errors
 /// If it is not.
 pub fn is_run(path: &Path) -> Result<(), RecordError> {
-    let lacks = match path.is_dir() {
+    let problem = match path.is_dir() {
         _ if config(path).is_file() => return Ok(()),
-        true => "contains no run",
+        true => "is not a run",
         false => "does not exist",
     };
-    let wanted = "the directory of a run, such as runs/frozen-lake-1, with config.toml in it";
-    Err(unfit(path, &format!("{lacks}: wanted {wanted}")))
+    Err(unfit(
+        path,
+        &format!("{problem}: {}", crate::runs::wanted(path)),
+    ))
 }
 
 /// Returns whether a process is writing to this directory of a run or a sweep.
@@ -454,7 +456,7 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR exists and is not empty: choose another place with --out");
         assert_eq!(names(dir.path()), ["notes.txt"]);
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_snapshot!(told(&error, dir.path()), @"DIR contains no run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        assert_snapshot!(told(&error, dir.path()), @"DIR is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
