@@ -27,7 +27,7 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
         let problem = format!(
             "cannot be read: {error}; wanted a directory of runs, such as runs, in which `lapwing train` makes them"
         );
-        InputError::new(name, problem)
+        InputError::new(place.display(), problem)
     })?;
     let found = runs_in(place);
     if found.is_empty() {

@@ -10,6 +10,7 @@ use super::request::{ConfigRequest, PRESETS};
 use super::resolved::Resolved;
 use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
+use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
 use lapwing_play::external::GameName;
 
@@ -88,7 +89,7 @@ impl Config {
         resolved.follow_group_size();
         let (values, game) = (check(&resolved), resolved.config.resolve_game());
         let checked = values.and(game).map_err(|mut error| {
-            if let ConfigError::Range { key, found, .. } = &mut error {
+            if let ConfigError::Setting(SettingError::Range { key, found, .. }) = &mut error {
                 *found += &format!(" ({})", resolved.origin(key));
             }
             error
