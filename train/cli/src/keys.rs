@@ -1,67 +1,8 @@
 //! Keys of the terminal.
 
-use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
 
-use console::{Key, Term};
-#[cfg(unix)]
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Detects q and Ctrl-C while something else is shown.
-pub struct QuitKey {
-    pressed: Receiver<()>,
-    /// The modes of the terminal, restored at the end: the reading thread is stopped within a read, which changes them.
-    #[cfg(unix)]
-    modes: Option<Termios>,
-}
-
-impl QuitKey {
-    /// Starts to read keys, if standard input is a terminal.
-    pub fn listen() -> QuitKey {
-        let (sender, pressed) = mpsc::channel();
-        let keys = QuitKey {
-            pressed,
-            #[cfg(unix)]
-            modes: tcgetattr(io::stdin()).ok(),
-        };
-        if io::stdin().is_terminal() {
-            thread::spawn(move || {
-                while let Ok(key) = Term::stdout().read_key_raw() {
-                    if matches!(key, Key::Char('q' | 'Q') | Key::CtrlC) {
-                        let _ = sender.send(());
-                    }
-                }
-            });
-        }
-        keys
-    }
-
-    /// Waits for this time; returns true at once if a quit key is pressed or `stop` is set.
-    pub fn quit_within(&self, time: Duration, stop: &AtomicBool) -> bool {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            if stop.load(Relaxed) || self.pressed.try_recv().is_ok() {
-                return true;
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        false
-    }
-}
-
-#[cfg(unix)]
-impl Drop for QuitKey {
-    fn drop(&mut self) {
-        if let Some(modes) = &self.modes {
-            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, modes);
-        }
-    }
-}
+use console::Key;
 
 /// The arrow keys with the names of their actions. A game has at most one of them.
 const ARROWS: [(Key, char, &[&str]); 4] = [

@@ -87,7 +87,6 @@ fn a_failed_run_does_not_lose_the_rest() {
     assert_eq!(reached[0]["seconds"]["mean"], 0.0);
     assert_eq!(reached[1]["runs"], Value::from([0; 0].as_slice()));
     assert!(results["rows"][0]["metrics"]["entropy"]["mean"].as_f64() > Some(0.0));
-    assert!(read("results.svg").starts_with("<svg "));
     let begun = first.err.lines().filter(|line| line.ends_with(": starts"));
     let begun: Vec<&str> = begun.collect();
     assert_snapshot!(begun.join("\n"), @"
@@ -148,7 +147,7 @@ fn a_base_beside_the_sweep_file_is_found() {
     let place = directory.path().join("sweeps/credit");
     let config = fs::read_to_string(place.join("base/seed-1/config.toml")).unwrap();
     assert!(config.contains("group_size = 4"), "{config}");
-    assert!(place.join("results.svg").is_file());
+    assert!(place.join("results.json").is_file());
 }
 
 /// A run is probed once, and again after more steps.

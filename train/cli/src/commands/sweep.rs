@@ -62,7 +62,7 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         notes.iter().for_each(|note| out::note(note));
         writeln!(
             out::shown(),
-            "{}\nIn {}: results.md, results.csv, results.json, results.svg, report.html and the runs.",
+            "{}\nIn {}: results.md, results.csv, results.json, report.html and the runs.",
             results.markdown(),
             place.display()
         )?;
@@ -302,7 +302,6 @@ fn write_results(results: &SweepResults, place: &Path) -> Result<()> {
         ("results.md", results.markdown()),
         ("results.csv", results.csv()),
         ("results.json", json),
-        ("results.svg", results.figure()),
     ];
     for (name, text) in files {
         write_atomically(&place.join(name), text.as_bytes())?;

@@ -18,7 +18,6 @@ use lapwing_train::{Config, Error};
 use serde_json::Value;
 
 use crate::args::WatchArgs;
-use crate::keys::QuitKey;
 use crate::out::{self, line};
 use crate::picture::Picture;
 use crate::{describe, records};
@@ -210,19 +209,24 @@ impl Drop for AlternateScreen {
 }
 
 fn on_screen(mut draw: impl FnMut(usize) -> Result<(String, bool)>) -> Result<()> {
-    let keys = QuitKey::listen();
     let screen = AlternateScreen::open()?;
     let text = loop {
         let (height, width) = Term::stdout().size();
         let (text, running) = draw(width.into())?;
         screen.show(&text, height.into())?;
-        if !running || keys.quit_within(POLL_INTERVAL, &STOP) {
+        if !running || stopped_after_a_pause() {
             break text;
         }
     };
     drop(screen);
     write!(io::stdout(), "{text}")?;
     Ok(())
+}
+
+/// Waits, and returns whether Ctrl-C was pressed.
+fn stopped_after_a_pause() -> bool {
+    let pauses = (0..10).map(|_| std::thread::sleep(POLL_INTERVAL / 10));
+    pauses.into_iter().any(|()| STOP.load(Relaxed))
 }
 
 /// Prints a line for each new record.
@@ -247,8 +251,7 @@ fn in_lines(run: &Path, config: &Config) -> Result<()> {
         }
         out.flush()?;
         drop(out);
-        std::thread::sleep(POLL_INTERVAL);
-        if STOP.load(Relaxed) {
+        if stopped_after_a_pause() {
             return Ok(());
         }
     }

@@ -2,7 +2,6 @@
 //! `docs/sweeps.md` has the format of a sweep file.
 
 mod comparison;
-mod figure;
 mod probes;
 mod results;
 mod run_result;

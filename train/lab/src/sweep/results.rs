@@ -432,7 +432,6 @@ mod tests {
         let results = |of: &str| {
             let results = SweepResults::of(&sweep, home.path());
             assert!(results.markdown().contains(&format!("return, {of}")));
-            assert!(results.figure().contains(&format!("({of})")));
             let ends = results.runs.iter().map(|run| run.after.return_mean);
             let mean = ends.clone().sum::<f64>() / 2.0;
             assert_eq!(results.settings[0].score.mean_return.mean, mean);
@@ -523,53 +522,5 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let results = SweepResults::of(&sweep(TRIAL), home.path());
         assert_eq!(results.csv(), "setting,seed\n");
-    }
-
-    #[test]
-    fn the_figure_shows_both_axes() {
-        let home = tempfile::tempdir().unwrap();
-        assert_snapshot!(trial(home.path()).figure());
-    }
-
-    /// Eight settings with eight seeds. Each run's evaluations are at different seconds.
-    #[test]
-    fn a_figure_is_small_and_holds_all_lines() {
-        let home = tempfile::tempdir().unwrap();
-        let settings: String = (1..=8)
-            .map(|n| format!("[settings.number-{n}]\ntrain.lr = 0.{n}\n"))
-            .collect();
-        let sweep = sweep(&format!("seeds = 8\nset.train.steps = 40\n{settings}"));
-        let mut chance = lapwing_env::rng::Stream::new(1, "scores");
-        for cell in &sweep.runs {
-            let scores: Vec<f64> = (0..=40)
-                .map(|_| chance.below(1000) as f64 / 1000.0)
-                .collect();
-            let seconds = 1.0 + chance.below(1000) as f64 / 3000.0;
-            write_run(cell, home.path(), &step(10, seconds), &scores);
-        }
-        let results = SweepResults::of(&sweep, home.path());
-        let figure = results.figure();
-        assert!(figure.len() < 60_000, "{}", figure.len());
-        assert_eq!(figure, results.figure());
-        assert!(!figure.contains("NaN") && !figure.contains("inf") && !figure.contains("<script"));
-        let paths = figure
-            .split(" d=\"M")
-            .skip(1)
-            .filter_map(|path| path.split('"').next());
-        let points = paths
-            .flat_map(|path| path.split('L'))
-            .filter(|point| !point.contains(['H', 'V', 'v']));
-        let mut count = 0;
-        for point in points {
-            let (x, y) = point.trim_end_matches('Z').split_once(' ').unwrap();
-            let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
-            assert!(
-                (0.0..900.0).contains(&x) && (40.0..305.0).contains(&y),
-                "{point}"
-            );
-            count += 1;
-        }
-        // A line and a band of 41 points, and of 61, for each setting.
-        assert_eq!(count, 8 * 3 * (41 + 61));
     }
 }
