@@ -35,9 +35,8 @@ type FailedSeat = (usize, GameError);
 impl Referee {
     /// Returns the rules of this game with this penalty.
     pub fn of(scenario: &dyn Scenario, format_penalty: f64) -> Referee {
-        let step_limit = scenario.step_limit();
         Referee {
-            step_limit,
+            step_limit: scenario.step_limit(),
             format_penalty,
         }
     }
@@ -144,11 +143,10 @@ impl Referee {
             }
             watch(&episodes);
         }
-        let sides = players.len();
         for (e, episode) in episodes.iter().enumerate() {
             if episode.is_truncated() {
                 let last = ask(scenario, &games, &episodes, e, episode.turns.len());
-                players[e % agents % sides].stopped(&last)?;
+                players[e % agents % players.len()].stopped(&last)?;
             }
         }
         Ok((episodes, failed))
@@ -227,9 +225,8 @@ fn ask_all(
         let asks: Vec<ActionRequest<'_>> = own.iter().map(ask).collect();
         let given = player.act(&asks)?;
         assert_eq!(given.len(), asks.len(), "one reply for each request");
-        for (i, reply) in own.into_iter().zip(given) {
-            replies[i] = reply;
-        }
+        let put = |(i, reply): (usize, Reply)| replies[i] = reply;
+        own.into_iter().zip(given).for_each(put);
     }
     Ok(replies)
 }

@@ -2,10 +2,8 @@
 
 use lapwing_model::{Adapter, GenerationRequest, KvArena, Model, SamplingOptions, generate};
 
-use crate::PlayError;
 use crate::prompt::Prompts;
-use crate::seeds;
-use crate::{ActionRequest, Player, Reply, Sampled};
+use crate::{ActionRequest, PlayError, Player, Reply, Sampled, seeds};
 
 /// A model, its adapter (unless the model itself is trained) and the reference.
 pub struct Policy {
