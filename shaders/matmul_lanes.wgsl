@@ -1,8 +1,8 @@
 // tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load costs a nanosecond per number and thread, and arithmetic almost nothing, so this kernel minimises
-// loads. The eight threads of a workgroup share a tile of 32 x 32 (or of 64, or up to 8 rows). A thread loads blocks of four rows
-// of `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
+// loads. The eight threads of a workgroup share a tile of 32 x 32, 64 x 32 or 32 x 64. A thread loads blocks of four rows of
+// `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
 // each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
 // the loads.
 
@@ -244,6 +244,7 @@ fn few_rows(id: Invocation) {
     for (var r = 0u; r < HEIGHT; r++) {
         sums[r] = vec4<f32>();
     }
+    // Within a loop, lavapipe reads parameters thread by thread.
     let columns = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
     let starts = params.right_at + columns * params.right_step;
     let end = params.k;
