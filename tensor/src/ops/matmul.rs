@@ -4,9 +4,9 @@
 //! y = x wᵀ         dx = dy w        dw = dyᵀ x
 //! y = xᵀ w         dx = w dyᵀ       dw = x dy
 //!
-//! One launch computes y = alpha left right + low up + bias + residual. The kernel depends only on the device and the
-//! matrix, and the order of the sum over k does not depend on the number of rows or the height of the tiles. So the bits
-//! of a row of y do not depend on other rows, and rollouts and updates agree.
+//! One launch computes y = alpha left right + low up + bias + residual. The kernel depends on the device, the matrix
+//! and, on a processor, the number of rows; the order of the sum over k depends on the device alone. So the bits of a row
+//! of y do not depend on other rows, and rollouts and updates agree.
 
 mod product;
 
