@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::chat_program::{SPECIAL_TOKENS, template_error};
-use super::sandbox::{Runner, SandboxRequest};
+use super::sandbox::Runner;
+use super::text_server::TextRequest;
 use crate::{ModelError, TextFiles};
 
 /// A message of a conversation.
@@ -56,7 +57,7 @@ impl ChatTemplate {
     }
 
     pub(super) fn of(files: &TextFiles) -> Result<ChatTemplate, ModelError> {
-        let request = SandboxRequest::Template;
+        let request = TextRequest::Template;
         let (file, variables): (String, _) = files.runner.ask(&files.dir, request)?;
         Ok(ChatTemplate {
             runner: files.runner.clone(),
@@ -100,7 +101,7 @@ impl ChatTemplate {
         context.extend(self.variables.clone());
         context.insert("messages".into(), json!(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
-        let request = SandboxRequest::Render(context);
+        let request = TextRequest::Render(context);
         self.runner.ask(&self.path, request)
     }
 }

@@ -8,6 +8,7 @@ mod jinja;
 mod sandbox;
 mod sandbox_child;
 mod text_files;
+mod text_server;
 mod tokenizer;
 
 pub use caught_panic::panic_becomes_error;

@@ -15,10 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::sandbox_child::TextServer;
+use super::text_server::{TextReply, TextRequest, TextServer};
 use crate::ModelError;
 
 /// The first argument of a sandboxed process; the directory is the second.
@@ -50,7 +48,7 @@ impl Runner {
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         file: &Path,
-        request: SandboxRequest,
+        request: TextRequest,
     ) -> Result<T, ModelError> {
         match self {
             Runner::Local(server) => {
@@ -62,38 +60,6 @@ impl Runner {
         }
     }
 }
-
-/// A request, with the reply in its description.
-#[derive(Serialize, Deserialize)]
-pub(super) enum SandboxRequest {
-    /// Reads the tokenizer of a model with this vocabulary and these stop ids: all stop ids.
-    Tokenizer { vocab: usize, eos: Vec<u32> },
-    /// Reads the template: the name of its file and the special tokens.
-    Template,
-    /// Renders the template: the text.
-    Render(Map<String, Value>),
-    /// Encodes a text, with the tokens that the tokenizer adds or without: the ids.
-    Encode { text: String, add_special: bool },
-    /// Decodes ids: the text.
-    Decode(Vec<u32>),
-    /// Looks up a token: its id, if there is one.
-    Id(String),
-    /// Looks up an id: the token, if there is one.
-    Token(u32),
-}
-
-impl SandboxRequest {
-    /// What an error of the process is about.
-    fn subject(&self) -> &'static str {
-        match self {
-            SandboxRequest::Template | SandboxRequest::Render(_) => "chat template: it",
-            _ => "the tokenizer",
-        }
-    }
-}
-
-/// The reply, or the path and the problem of a [`ModelError::File`].
-pub(super) type SandboxReply<T> = Result<T, (String, String)>;
 
 /// The process of one directory. Dropping it ends the process.
 pub(super) struct SandboxProcess {
@@ -135,7 +101,7 @@ impl SandboxProcess {
     fn ask<T: DeserializeOwned>(
         &self,
         file: &Path,
-        request: &SandboxRequest,
+        request: &TextRequest,
     ) -> Result<T, ModelError> {
         let mut child = self.child.lock().expect("no panic while it is held");
         let running = match &mut *child {
@@ -151,9 +117,9 @@ impl SandboxProcess {
         };
         match reply {
             Ok(bytes_of_reply) => {
-                let reply: SandboxReply<T> =
+                let reply: TextReply<T> =
                     serde_json::from_slice(&bytes_of_reply).expect("written by the same program");
-                use SandboxRequest::{Template, Tokenizer};
+                use TextRequest::{Template, Tokenizer};
                 if reply.is_ok() && matches!(request, Tokenizer { .. } | Template) {
                     running.loads.push((bytes, bytes_of_reply));
                 }

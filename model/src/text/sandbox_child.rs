@@ -7,15 +7,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 
-use serde_json::{Value, json};
-
-use super::caught_panic::catch_panic;
-use super::chat_program::ChatProgram;
-use super::codec::Codec;
-use super::sandbox::{
-    ARGUMENT, IS_SANDBOX_AVAILABLE, SandboxReply, SandboxRequest, read_frame, write_frame,
-};
-use crate::ModelError;
+use super::sandbox::{ARGUMENT, IS_SANDBOX_AVAILABLE, read_frame, write_frame};
+use super::text_server::TextServer;
 
 /// Published templates need a few hundred kilobytes. Exceeding it ends this process only.
 const STACK: usize = 16 << 20;
@@ -101,69 +94,5 @@ fn limit_time() {
             maximum,
         };
         let _ = setrlimit(Resource::Cpu, limit);
-    }
-}
-
-/// The tokenizer and the template of a directory, once they are read.
-pub(super) struct TextServer {
-    dir: PathBuf,
-    codec: Option<Codec>,
-    template: Option<ChatProgram>,
-}
-
-impl TextServer {
-    pub(super) fn new(dir: PathBuf) -> TextServer {
-        TextServer {
-            dir,
-            codec: None,
-            template: None,
-        }
-    }
-
-    fn reply(&mut self, request: &[u8]) -> SandboxReply<Value> {
-        let dir = self.dir.clone();
-        let done = match serde_json::from_slice(request) {
-            Ok(request) => catch_panic(|| self.work(request)).unwrap_or_else(|| {
-                let problem = "its tokenizer or template makes the library that reads it panic";
-                Err(ModelError::file(&dir, problem))
-            }),
-            Err(e) => Err(ModelError::file(&dir, format!("unknown request: {e}"))),
-        };
-        done.map_err(|error| {
-            let (path, problem) = match error {
-                ModelError::File { path, problem } => (path, problem),
-                other => (dir, other.to_string()),
-            };
-            (path.to_string_lossy().into_owned(), problem)
-        })
-    }
-
-    fn codec(&self) -> &Codec {
-        self.codec.as_ref().expect("requested before")
-    }
-
-    pub(super) fn work(&mut self, request: SandboxRequest) -> Result<Value, ModelError> {
-        Ok(match request {
-            SandboxRequest::Tokenizer { vocab, eos } => {
-                let (codec, stop_ids) = Codec::load(&self.dir, vocab, eos)?;
-                self.codec = Some(codec);
-                json!(stop_ids)
-            }
-            SandboxRequest::Template => {
-                let template = self.template.insert(ChatProgram::load(&self.dir)?);
-                let file = template.path.file_name().map(|name| name.to_string_lossy());
-                json!((file, &template.special_tokens))
-            }
-            SandboxRequest::Render(variables) => {
-                let template = self.template.as_ref().expect("requested before");
-                json!(template.render(&variables)?)
-            }
-            SandboxRequest::Encode { text, add_special } => {
-                json!(self.codec().encode(&text, add_special)?)
-            }
-            SandboxRequest::Decode(ids) => json!(self.codec().decode(&ids)?),
-            SandboxRequest::Id(token) => json!(self.codec().inner.token_to_id(&token)),
-            SandboxRequest::Token(id) => json!(self.codec().inner.id_to_token(id)),
-        })
     }
 }

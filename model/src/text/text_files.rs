@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::sandbox::{IS_SANDBOX_AVAILABLE, Runner, SandboxProcess};
-use super::sandbox_child::TextServer;
+use super::text_server::TextServer;
 use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
 
 /// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a

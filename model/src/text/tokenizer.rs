@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::sandbox::{Runner, SandboxRequest};
+use super::sandbox::Runner;
+use super::text_server::TextRequest;
 use crate::{ModelConfig, ModelError, TextFiles};
 
 /// A tokenizer and the ids that end a reply. Cheap to clone.
@@ -31,7 +32,7 @@ impl Tokenizer {
     pub(super) fn of(files: &TextFiles, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         let (vocab, eos) = (config.vocab, config.eos.clone());
         let path = files.dir.join("tokenizer.json");
-        let request = SandboxRequest::Tokenizer { vocab, eos };
+        let request = TextRequest::Tokenizer { vocab, eos };
         Ok(Tokenizer {
             stop_ids: files.runner.ask(&path, request)?,
             runner: files.runner.clone(),
@@ -39,7 +40,7 @@ impl Tokenizer {
         })
     }
 
-    fn ask<T: DeserializeOwned>(&self, request: SandboxRequest) -> Result<T, ModelError> {
+    fn ask<T: DeserializeOwned>(&self, request: TextRequest) -> Result<T, ModelError> {
         self.runner.ask(&self.path, request)
     }
 
@@ -62,7 +63,7 @@ impl Tokenizer {
 
     fn encode_with(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ModelError> {
         let text = text.to_owned();
-        self.ask(SandboxRequest::Encode { text, add_special })
+        self.ask(TextRequest::Encode { text, add_special })
     }
 
     /// Returns the text of token ids without special tokens.
@@ -70,7 +71,7 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer cannot decode the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String, ModelError> {
-        self.ask(SandboxRequest::Decode(ids.to_vec()))
+        self.ask(TextRequest::Decode(ids.to_vec()))
     }
 
     /// The ids that end a reply: those of `config.json`, `generation_config.json` and `tokenizer_config.json`, sorted.
@@ -83,7 +84,7 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn id(&self, token: &str) -> Result<Option<u32>, ModelError> {
-        self.ask(SandboxRequest::Id(token.to_owned()))
+        self.ask(TextRequest::Id(token.to_owned()))
     }
 
     /// Returns the tokenizer's spelling of a token, if there is a token of this id.
@@ -91,7 +92,7 @@ impl Tokenizer {
     /// # Errors
     /// The sandbox ended.
     pub fn token(&self, id: u32) -> Result<Option<String>, ModelError> {
-        self.ask(SandboxRequest::Token(id))
+        self.ask(TextRequest::Token(id))
     }
 
     /// Returns the text of one token within a text; of a special token, its name.
