@@ -303,6 +303,7 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     let problem = match path.is_dir() {
         _ if config(path).is_file() => return Ok(()),
         true => "is not a run",
+        false if path.exists() => "is a file",
         false => "does not exist",
     };
     Err(unfit(
@@ -459,6 +460,8 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        let error = RunDirectory::open(&dir.path().join("notes.txt")).unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR/notes.txt is a file: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     }
 
     #[test]
