@@ -77,6 +77,31 @@ fn a_critic_is_trained_and_saved() {
     assert!(dry.err.contains(note), "{}", dry.err);
 }
 
+/// On one map, with a warm-up of the critic that is longer than the run.
+#[test]
+fn what_was_tested_and_why_nothing_was_learned_are_true() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = [
+        "game.options.map=[\"SF\", \"HG\"]",
+        "credit.method=critic",
+        "eval.every=1",
+    ];
+    let settings: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
+    let trained = succeeds(home.path(), &[&SMALL[..], &settings].concat());
+    for told in [
+        "critic.warmup (the default) is 5, not below train.steps, which is 1",
+        "of the scenes drawn, none or all are in the held-out fifth",
+    ] {
+        assert!(trained.err.contains(told), "{}", trained.err);
+    }
+    for told in [
+        "test on training scenes, drawn apart from the evaluations:\n",
+        "Nothing was learned: critic.warmup is not below train.steps, so only the critic was trained.",
+    ] {
+        assert!(trained.out.contains(told), "{}", trained.out);
+    }
+}
+
 #[test]
 fn a_run_is_an_argument_for_its_config_and_adapter() {
     let home = tempfile::tempdir().unwrap();

@@ -54,7 +54,8 @@ pub fn train<L: Learner>(
 /// saved may have left no weights, or old ones; they are written again. Its temporary files are removed.
 ///
 /// # Errors
-/// If no checkpoint can be read, the latest is of another config or model, or the disk fails.
+/// If no checkpoint can be read, there is none and yet records of steps, the latest is of another config or model, or the
+/// disk fails.
 pub fn resume<L: Learner>(
     state: &mut State<L>,
     run: &mut RunDirectory,
@@ -69,7 +70,7 @@ pub fn resume<L: Learner>(
         (Some(saved), _) => saved,
         (None, Some(error)) => return Err(error.into()),
         // The run stopped before its first checkpoint.
-        (None, None) => return Ok(run.cut([0, 0])?),
+        (None, None) => return Ok(run.restart()?),
     };
     let bytes = saved.header.bytes;
     let latest = snapshot_of(state, saved)?;

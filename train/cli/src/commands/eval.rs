@@ -31,8 +31,7 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
-pub const NOT_DIVIDED: &str =
-    "this game has too few scenes to hold some out: the evaluation plays training scenes";
+pub const NOT_DIVIDED: &str = "of the scenes drawn, none or all are in the held-out fifth: evaluations and tests play training scenes";
 
 #[derive(Serialize)]
 struct GameScores {

@@ -167,7 +167,8 @@ fn run<L: Learner>(
             terminal.line(&format!("{introduction}, kept in {}", place.display()));
         }
     }
-    if !state.learner.game().1.divided {
+    let divided = state.learner.game().1.divided;
+    if !divided {
         terminal.line(NOT_DIVIDED);
     }
     let mut steps = Steps {
@@ -192,7 +193,7 @@ fn run<L: Learner>(
     write!(
         out::shown(),
         "{}",
-        before_and_after(&place, state.config.eval.episodes)
+        before_and_after(&place, state.config.eval.episodes, divided)
     )?;
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
@@ -206,6 +207,9 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     if !records::steps(records).any(has_learned) {
         let why = match has_language {
             _ if records::steps(records).next().is_none() => "train.steps is 0",
+            _ if records::steps(records).all(StepMetrics::is_warmup) => {
+                "critic.warmup is not below train.steps, so only the critic was trained"
+            }
             true => {
                 "in no step did the returns of a group differ (no-variance in `lapwing help health-checks`)"
             }
@@ -245,7 +249,7 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
 }
 
 /// Returns a table of the tests before and after training, with the baselines.
-fn before_and_after(run: &Path, games: usize) -> String {
+fn before_and_after(run: &Path, games: usize, divided: bool) -> String {
     let results = TestResults::read(run);
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
     for (at, tested) in results.sampled.iter().enumerate() {
@@ -259,7 +263,11 @@ fn before_and_after(run: &Path, games: usize) -> String {
         rows.extend(greedy.map(|greedy| (format!("{name}, greedy"), &greedy.play)));
     }
     let table = comparison(&results.baselines, &rows, games);
-    format!("test on other held-out scenes than the evaluations:\n{table}")
+    let scenes = match divided {
+        true => "other held-out scenes than the evaluations",
+        false => "training scenes, drawn apart from the evaluations",
+    };
+    format!("test on {scenes}:\n{table}")
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

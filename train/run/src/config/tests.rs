@@ -142,6 +142,8 @@ fn a_critic_has_ranges_and_says_where_it_is_idle() {
     ]);
     assert_eq!(never.len(), 1, "{never:?}");
     assert!(never[0].contains("the policy stays as it is"), "{never:?}");
+    let by_default = notes(&["credit.method=critic", "train.steps=3", "eval.every=3"]);
+    assert_snapshot!(by_default.join("\n"), @"critic.warmup (the default) is 5, not below train.steps, which is 3: only the critic learns, and the policy stays as it is");
 }
 
 #[test]

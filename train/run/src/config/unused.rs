@@ -1,4 +1,4 @@
-//! Values that the user set and that have no effect with the others.
+//! Values that have no effect with the others, or keep training from what is expected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) fn keys(config: &Config) -> BTreeSet<String> {
     own.map(|(key, _)| key.to_owned()).chain(others).collect()
 }
 
-/// Returns a line for each of them that the user set.
+/// Returns a line for each of them that the user set, and for values that keep the policy as it is, whoever set them.
 pub(super) fn notes(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<String> {
     let chosen = |key: &str| {
         let origin = origins.get(key);
@@ -29,7 +29,12 @@ pub(super) fn notes(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<
     let own = idle(config).into_iter();
     let own = own.filter(|(key, _)| !is_for_another(learner, key));
     let mut notes: Vec<String> = own
-        .filter_map(|(key, what)| Some(format!("{key} ({}) {what}", chosen(key)?)))
+        .filter_map(|(key, what)| {
+            let is_default = what.starts_with("is ") && !origins.contains_key(key);
+            let default = is_default.then(|| "the default".into());
+            let origin = chosen(key).map(ToString::to_string).or(default)?;
+            Some(format!("{key} ({origin}) {what}"))
+        })
         .collect();
     let name = learner.name();
     let others = origins.keys();
@@ -143,10 +148,11 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         "critic.warmup",
     ];
     add(!has_critic, &of_critic, &method);
+    let n = critic.warmup;
     add(
-        has_critic && critic.warmup >= train.steps,
+        has_critic && n >= train.steps,
         &["critic.warmup"],
-        &format!("is not below {end}: only the critic learns, and the policy stays as it is"),
+        &format!("is {n}, not below {end}: only the critic learns, and the policy stays as it is"),
     );
     let unreached = format!("is more than {end}: train.lr is never reached");
     add(train.warmup > train.steps, &["train.warmup"], &unreached);

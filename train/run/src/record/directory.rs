@@ -130,6 +130,20 @@ impl RunDirectory {
         self.episodes.cut(episodes)
     }
 
+    /// Removes the records of a run that stopped before its first checkpoint.
+    ///
+    /// # Errors
+    /// If there are steps, so that it had checkpoints, or the disk fails.
+    pub(crate) fn restart(&mut self) -> Result<(), RecordError> {
+        let records = self.records()?;
+        let steps = records.iter().filter(|r| matches!(r, Record::Step(_)));
+        let problem = match steps.count() {
+            0 => return self.cut([0, 0]),
+            n => format!("has no checkpoint, but records up to step {n}: start a new run"),
+        };
+        Err(unfit(&self.path, &problem))
+    }
+
     /// Writes the config again, as of the resumed run.
     ///
     /// # Errors
@@ -303,6 +317,7 @@ pub fn is_run(path: &Path) -> Result<(), RecordError> {
     let problem = match path.is_dir() {
         _ if config(path).is_file() => return Ok(()),
         true => "is not a run",
+        false if path.exists() => "is a file",
         false => "does not exist",
     };
     Err(unfit(
@@ -459,6 +474,23 @@ mod tests {
         assert_snapshot!(told(&error, dir.path()), @"DIR is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
         let error = RunDirectory::open(&dir.path().join("runs/1")).unwrap_err();
         assert_snapshot!(told(&error, dir.path()), @"DIR/runs/1 does not exist: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+        let error = RunDirectory::open(&dir.path().join("notes.txt")).unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR/notes.txt is a file: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
+    }
+
+    /// Without its checkpoints a run would begin again, and lose its records.
+    #[test]
+    fn a_run_with_steps_does_not_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = RunDirectory::create(dir.path(), &config()).unwrap();
+        let step = lapwing_learn::metrics::StepMetrics::whole();
+        run.record(&Record::Step(step)).unwrap();
+        let bytes = run.bytes().unwrap();
+        let error = run.restart().unwrap_err();
+        assert_snapshot!(told(&error, dir.path()), @"DIR has no checkpoint, but records up to step 1: start a new run");
+        assert_eq!(run.bytes().unwrap(), bytes);
+        run.cut([0, 0]).unwrap();
+        run.restart().unwrap();
     }
 
     #[test]
