@@ -329,6 +329,10 @@ fn a_config_is_shown_and_loads_again() {
     let json = |arguments: &[&str]| -> Value {
         serde_json::from_str(&succeeds(home.path(), arguments).out).unwrap()
     };
+    let actions = ["config", "--explain", "game.options.actions"];
+    let explained = succeeds(home.path(), &actions);
+    let wanted = "whole reply goes to the template";
+    assert!(explained.out.contains(wanted), "{}", explained.out);
     let lr = json(&["config", "snake", "--explain", "lr", "--json"]);
     assert_eq!(lr[1]["name"], "critic.lr");
     assert_eq!(

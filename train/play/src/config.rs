@@ -62,7 +62,10 @@ impl GameConfig {
                 .map_err(|wanted| wrong("name", &self.name.without_user(), wanted))?;
             return Ok(external::configure(&name, address, &own.into())?);
         }
-        let (kind, mut options) = lapwing_env::find_variant(&name)?;
+        let (kind, mut options) = lapwing_env::find_variant(&name).map_err(|unknown| {
+            let form = self.name.external_form();
+            form.map_or(unknown.into(), |form| wrong("name", &name, form))
+        })?;
         let set = options.as_object_mut().expect("find_variant promises it");
         set.extend(own);
         if let Some(probe) = &self.probe {

@@ -196,6 +196,10 @@ impl ProbeArgs {
         &self,
         game: &GameConfig,
     ) -> Result<Vec<&'static lapwing_env::SemanticProbe>, Error> {
+        if game.name.is_external() {
+            let wanted = "a built-in game: others have no probes";
+            return Err(ConfigError::range("game.name", game.name.without_user(), wanted).into());
+        }
         let (kind, _) =
             lapwing_env::find_variant(&game.name.to_string()).map_err(SettingError::from)?;
         let found = |name: &String| {

@@ -25,11 +25,11 @@ pub fn printable(error: Error) -> Error {
 pub fn with_setting(mut error: Error) -> Error {
     let cli = Cli::command();
     let command = std::env::args_os().find_map(|word| cli.find_subcommand(&word));
-    let has_settings = command.is_some_and(|c| c.get_arguments().any(|a| a.get_id() == "set"));
+    let command = command.filter(|c| c.get_arguments().any(|a| a.get_id() == "set"));
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
-        && has_settings
+        && let Some(command) = command
         && error.kind() == ErrorKind::UnknownArgument
-        && let Some(key) = setting(option)
+        && let Some(key) = setting(command.get_name(), option)
     {
         let tip = format!("this is a setting: --set {key}=VALUE");
         error.remove(ContextKind::SuggestedArg);
@@ -41,12 +41,21 @@ pub fn with_setting(mut error: Error) -> Error {
     error
 }
 
-/// Returns the setting that an option such as `--lr` or `--group-size` means.
-fn setting(option: &str) -> Option<String> {
-    let name = option.trim_start_matches('-');
-    let other = SETTINGS.iter().find(|(other, _)| *other == name);
-    let other = other.map(|(_, key)| (*key).to_owned());
-    other.or_else(|| config::key_of_name(&name.replace('-', "_")))
+/// Returns the setting that an option such as `--lr` or `--group-size` means, if it has an effect on this command.
+fn setting(command: &str, option: &str) -> Option<String> {
+    let option = option.trim_start_matches('-');
+    let name = option.replace('-', "_");
+    let of_eval = format!("eval.{name}");
+    match command {
+        _ if name == "step_limit" => Some("game.options.step_limit".to_owned()),
+        "train" | "sweep" | "pretrain" => {
+            let other = SETTINGS.iter().find(|(other, _)| *other == option);
+            let other = other.map(|(_, key)| (*key).to_owned());
+            other.or_else(|| config::key_of_name(&name))
+        }
+        "eval" | "probe" => config::explain(&of_eval, &[]).ok().map(|_| of_eval),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -56,15 +65,21 @@ mod tests {
     #[test]
     fn options_of_other_programs_are_settings() {
         let cases = [
-            ("--lr", "train.lr"),
-            ("--group-size", "train.group_size"),
-            ("--rank", "lora.rank"),
-            ("--epochs", "train.steps"),
+            ("train", "--lr", "train.lr"),
+            ("train", "--group-size", "train.group_size"),
+            ("train", "--rank", "lora.rank"),
+            ("sweep", "--epochs", "train.steps"),
+            ("eval", "--seed", "eval.seed"),
+            ("probe", "--temperature", "eval.temperature"),
+            ("play", "--step-limit", "game.options.step_limit"),
         ];
-        for (option, key) in cases {
-            assert_eq!(setting(option).as_deref(), Some(key), "{option}");
+        for (command, option, key) in cases {
+            let found = setting(command, option);
+            assert_eq!(found.as_deref(), Some(key), "{command} {option}");
         }
-        assert_eq!(setting("--stpes"), None);
+        for (command, option) in [("train", "--stpes"), ("eval", "--lr"), ("play", "--steps")] {
+            assert_eq!(setting(command, option), None, "{command} {option}");
+        }
         let keys = SETTINGS.map(|(_, key)| key);
         let known = |key: &str| key.split('.').next_back().and_then(config::key_of_name);
         assert!(keys.iter().all(|key| known(key).as_deref() == Some(key)));

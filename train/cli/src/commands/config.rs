@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use lapwing_train::Config;
+use lapwing_play::external;
+use lapwing_train::{Config, config::explain as explained};
 use serde_json::{Value, json};
 
 use super::games::{as_json, default_text};
@@ -15,8 +16,9 @@ pub fn show(arguments: &args::ConfigArgs, explain: Option<&str>, is_json: bool) 
     let (resolved, checked) = Config::examine(&arguments.config, &arguments.settings()?)?;
     if let Some(name) = explain {
         let game = lapwing_env::find_variant(&resolved.config.game.name.to_string());
-        let game = game.map_or(&[][..], |(kind, _)| kind.options);
-        let keys = lapwing_train::config::explain(name, game)?;
+        let game = game.map_or(external::OPTIONS, |(kind, _)| kind.options);
+        let of_external = |unknown| explained(name, external::OPTIONS).map_err(|_| unknown);
+        let keys = explained(name, game).or_else(of_external)?;
         let keys = keys
             .iter()
             .map(|(key, option)| as_json(key, option, (option.default)()));

@@ -15,10 +15,14 @@ mod tests;
 
 use std::fmt;
 
+use lapwing_env::{DeclaredOption, DeclaredOptions};
 use serde::{Deserialize, Serialize};
 
 pub use process::end_all;
 pub(crate) use scenario::configure;
+
+/// The options of external games.
+pub const OPTIONS: &[DeclaredOption] = options::ExternalOptions::LIST;
 
 /// The location of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,20 +47,29 @@ impl GameName {
     }
 
     /// Returns the name without the user name and password of an address.
-    pub(crate) fn without_user(&self) -> String {
+    pub fn without_user(&self) -> String {
         match self.0.rsplit_once('@') {
             Some((_, host)) if self.0.starts_with("ws") => format!("ws://...@{host}"),
             _ => self.0.clone(),
         }
     }
 
+    /// Returns the form of an external game's name, if this name of no game is close to one.
+    pub(crate) fn external_form(&self) -> Option<String> {
+        let form = match &*self.0 {
+            name if name.contains("://") => "ws://localhost:8000/ws".to_owned(),
+            name if name.ends_with(".py") && !name.contains(' ') => format!("exec:python3 {name}"),
+            name => format!("exec:{name}"),
+        };
+        let is_close = self.0.contains(['.', '/', ' ']);
+        let wanted = "a game of `lapwing games`, exec:COMMAND or ws://HOST:PORT/ws, such as";
+        is_close.then(|| format!("{wanted} {form}"))
+    }
+
     /// Returns a name for a directory: the name of a built-in game; otherwise the command or address, with dashes for
     /// everything but letters, digits, dots and underscores.
     pub fn short(&self) -> String {
         const LONGEST: usize = 60;
-        if !self.is_external() {
-            return self.0.clone();
-        }
         let name = self.0.strip_prefix(PROCESS).unwrap_or(&self.0);
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());

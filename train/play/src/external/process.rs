@@ -2,6 +2,7 @@
 //! many episodes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,9 @@ impl GameProcess {
         let (program, arguments) = words.split_first().expect("a command has a first word");
         let shown = quoted(program.as_bytes());
         let started = RunningProcess::start(program, arguments).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if Path::new(program).is_file() && !program.contains('/') => {
+                format!("cannot start {shown}: there is no such program on the PATH; for the file here write exec:./{program}, or exec:python3 {program} for Python")
+            }
             io::ErrorKind::NotFound => {
                 format!("cannot start {shown}: there is no such program here or on the PATH")
             }

@@ -110,6 +110,8 @@ fn a_run_is_named_after_its_command() {
             "python3-shim.py-FrozenLake-v1",
         ),
         ("ws://localhost:8000/ws", "ws-localhost-8000-ws"),
+        ("./lift.py", "lift.py"),
+        ("frozen-lake-slippery", "frozen-lake-slippery"),
         ("exec:../..", "environment"),
         ("exec:\u{1b}[2J/é", "2J"),
     ] {
