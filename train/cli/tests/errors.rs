@@ -213,6 +213,21 @@ const COMMAND_LINE: &[Row] = &[
         &["train", "--steps", "5", "--lr", "0.1"],
     ),
     row(
+        "another one, of an evaluation",
+        nothing,
+        &["eval", "--seed", "3"],
+    ),
+    row(
+        "another one, without effect on an evaluation",
+        nothing,
+        &["eval", "--lr", "0.1"],
+    ),
+    row(
+        "another one, of a game",
+        nothing,
+        &["play", "--step-limit", "5"],
+    ),
+    row(
         "a device that is not a number",
         nothing,
         &["devices", "--device", "gpu"],
@@ -1120,6 +1135,45 @@ const PLAYERS: &[Row] = &[
         "fewer tokens than an action takes",
         nothing,
         &["play", "--set", "policy.reply=tags"],
+    ),
+    row(
+        "a program without exec:",
+        nothing,
+        &["train", "--game", "./lift.py"],
+    ),
+    row(
+        "a command without exec:",
+        nothing,
+        &["play", "--game", "python3 games/lift.py"],
+    ),
+    row(
+        "a server without ws:",
+        nothing,
+        &["play", "--game", "http://127.0.0.1:9"],
+    ),
+    row(
+        "probes of an environment",
+        nothing,
+        &[
+            "probe",
+            "--set",
+            "game.name=exec:python3 lift.py",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
+    ),
+    row(
+        "a program of this directory that is not on the PATH",
+        |directory| write(directory, "lift.py", "#!/usr/bin/env python3"),
+        &[
+            "play",
+            "--player",
+            "random",
+            "--game",
+            "exec:lift.py",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
     ),
     row(
         "a missing program",
