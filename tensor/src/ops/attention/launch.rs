@@ -1,7 +1,7 @@
 //! The launches of the two variants of the attention kernels.
 
 use super::Visibility;
-use crate::gpu::{Bind, Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::{Gpu, Tensor};
 
 const LANES: &str = "attention_lanes";
@@ -25,17 +25,6 @@ fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     }
     let exchanges = gpu.is_software() && gpu.caps().subgroup.0 >= 8;
     exchanges && head_size <= WIDEST_FOR_LANES as usize
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    count: u32,
-    heads: u32,
-    kv_heads: u32,
-    groups: u32,
-    scale: f32,
-    values_at: u32,
 }
 
 /// Queries of a block on a GPU, for this number of query heads per key head.
@@ -116,14 +105,14 @@ impl Sizes {
         ]
     }
 
-    fn params(self, groups: usize, values_at: usize) -> Params {
-        Params {
-            count: self.queries as u32,
-            heads: self.heads as u32,
-            kv_heads: self.kv_heads as u32,
-            groups: groups as u32,
-            scale: 1.0 / (self.head_size as f32).sqrt(),
-            values_at: values_at as u32,
+    fn params(self, groups: usize, values_at: usize) -> impl bytemuck::Pod {
+        params! {
+            count: u32 = self.queries,
+            heads: u32 = self.heads,
+            kv_heads: u32 = self.kv_heads,
+            groups: u32 = groups,
+            scale: f32 = 1.0 / (self.head_size as f32).sqrt(),
+            values_at: u32 = values_at,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
-use crate::gpu::{Bind, Groups, Kernel};
+use crate::gpu::{Bind, Groups, Kernel, params};
 use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
@@ -55,26 +55,6 @@ pub(crate) struct Product<'a> {
     pub(crate) low: Option<(&'a Tensor, Operand)>,
     pub(crate) bias: Option<&'a Tensor>,
     pub(crate) residual: Option<&'a Tensor>,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    m: u32,
-    n: u32,
-    k: u32,
-    rank: u32,
-    left_step: u32,
-    right_step: u32,
-    up_step: u32,
-    y_step: u32,
-    left_at: u32,
-    right_at: u32,
-    up_at: u32,
-    y_at: u32,
-    slice: u32,
-    y_slice: u32,
-    alpha: f32,
 }
 
 /// A kernel with the rows and columns of the tile of a workgroup.
@@ -205,22 +185,22 @@ impl<'a> Product<'a> {
         let [m, n, k] = self.size();
         let low = self.low.as_ref();
         let rank = low.map_or(0, |(low, _)| low.cols());
-        let params = Params {
-            m: m as u32,
-            n: n as u32,
-            k: k as u32,
-            rank: rank as u32,
-            left_step: self.left.step as u32,
-            right_step: self.right.step as u32,
-            up_step: low.map_or(0, |(_, up)| up.step as u32),
-            y_step: y.step as u32,
-            left_at: self.left.at as u32,
-            right_at: self.right.at as u32,
-            up_at: low.map_or(0, |(_, up)| up.at as u32),
-            y_at: y.at as u32,
-            slice: slice as u32,
-            y_slice: y_slice as u32,
-            alpha: self.alpha,
+        let params = params! {
+            m: u32 = m,
+            n: u32 = n,
+            k: u32 = k,
+            rank: u32 = rank,
+            left_step: u32 = self.left.step,
+            right_step: u32 = self.right.step,
+            up_step: u32 = low.map_or(0, |(_, up)| up.step as u32),
+            y_step: u32 = y.step,
+            left_at: u32 = self.left.at,
+            right_at: u32 = self.right.at,
+            up_at: u32 = low.map_or(0, |(_, up)| up.at as u32),
+            y_at: u32 = y.at,
+            slice: u32 = slice,
+            y_slice: u32 = y_slice,
+            alpha: f32 = self.alpha,
         };
         let mut constants = vec![
             ("LAYOUT", self.layout as u32),
