@@ -36,7 +36,7 @@ pub use resolved::Resolved;
 lapwing_env::options! {
     /// The config of a run. A run directory holds it, and training from it makes the same run again.
     pub struct Config;
-    /// Names the run directory `runs/NAME-SEED`, so it has no slashes. If omitted, the name of the preset, file or game.
+    /// Names the run directory `runs/NAME-1`, so it has no slashes. If omitted, the name of the preset, file or game.
     name: String = "run".to_owned();
     /// The learner: `ms-grpo` for a language model; `dqn` or `pqn` for a network without language, for comparison
     /// (`lapwing help value-learners`).
