@@ -7,18 +7,24 @@
 /// A row of each of two tensors, and a vector of other values.
 const SLOTS: u32 = 2u * PARTS + 1u;
 
-/// One thread per query, one workgroup per eight queries and head.
+/// Query heads of a workgroup of `forward`: one, or all that share a key head, so that few queries waste few threads.
+const HEADS: u32 = 1u;
+
+/// One thread per query and head.
 @compute @workgroup_size(BLOCK)
 fn forward(id: Invocation) {
+    const QUERIES = BLOCK / HEADS;
     let lane = id.local;
     let index = flat_group(id);
     if index >= params.groups {
         return;
     }
-    let block = index / params.heads;
-    let head = index % params.heads;
-    // Surplus threads repeat the last query and write nothing.
-    let query = block * BLOCK + lane;
+    let block = index * HEADS / params.heads;
+    let head = index * HEADS % params.heads + lane % HEADS;
+    // Surplus threads repeat a query and write nothing.
+    let place = min(lane / HEADS, QUERIES - 1u);
+    let query = block * QUERIES + place;
+    let is_surplus = lane >= QUERIES * HEADS || query >= params.count;
     let row = min(query, params.count - 1u) * params.heads + head;
 
     var own: array<vec4<f32>, PARTS>;
@@ -31,9 +37,9 @@ fn forward(id: Invocation) {
     var total = 0.0;
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
-        let place = min(tile + 2u * lane, end - 2u);
-        let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
-        let loaded_mask = walk[place + 1u];
+        let entry = min(tile + 2u * lane, end - 2u);
+        let at = (walk[entry] * params.kv_heads + head / SHARING) * PARTS;
+        let loaded_mask = walk[entry + 1u];
         var loaded_k: array<vec4<f32>, PARTS>;
         var loaded_v: array<vec4<f32>, PARTS>;
         for (var i = 0u; i < PARTS; i += 1u) {
@@ -45,7 +51,7 @@ fn forward(id: Invocation) {
         offer_word(lane, loaded_mask);
         offered();
         for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((taken_word(loaded_mask, n) >> lane) & 1u) == 1u;
+            let mine = ((taken_word(loaded_mask, n) >> place) & 1u) == 1u;
             var products = vec4<f32>();
             for (var i = 0u; i < PARTS; i += 1u) {
                 products += own[i] * taken(loaded_k[i], i, n);
@@ -59,7 +65,7 @@ fn forward(id: Invocation) {
         }
         all_taken();
     }
-    if query < params.count {
+    if !is_surplus {
         for (var i = 0u; i < PARTS; i += 1u) {
             y[row * PARTS + i] = sum[i] / total;
         }
@@ -67,7 +73,7 @@ fn forward(id: Invocation) {
     }
 }
 
-/// dq, with the threads and the walk of `forward`.
+/// dq: one thread per query, one workgroup per eight queries and head.
 @compute @workgroup_size(BLOCK)
 fn queries_backward(id: Invocation) {
     let lane = id.local;

@@ -11,10 +11,14 @@
 /// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers, for the
 /// reason in matmul_tiles.wgsl.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
-    if row >= params.m || column >= params.n {
+    if GATED == 1u {
+        store_gated(start, row, column / 2u, sum);
         return;
     }
-    let i = start + row * params.y_step + column;
+    if row >= params.m || column >= part.n {
+        return;
+    }
+    let i = start + row * part.y_step + column;
     if Y_WIDE == 1u {
         var four = sum;
         if HAS_RESIDUAL == 1u {
@@ -26,7 +30,7 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
         y[i + 3u] = four.w;
         return;
     }
-    for (var j = 0u; j < min(4u, params.n - column); j++) {
+    for (var j = 0u; j < min(4u, part.n - column); j++) {
         var one = sum[j];
         if HAS_RESIDUAL == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
@@ -58,26 +62,30 @@ fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
 /// Four of k (the columns of the result) by four columns.
 fn right_block(column: u32, k: u32, end: u32) -> mat4x4<f32> {
     if LAYOUT == 0u {
-        let i = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
+        let i = right_starts(column);
         return transpose(mat4x4(right_four(i.x, k, end), right_four(i.y, k, end), right_four(i.z, k, end), right_four(i.w, k, end)));
     }
-    let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
+    let i = params.right_at + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * params.right_step;
     return mat4x4(
-        right_four(i.x, column, params.n), right_four(i.y, column, params.n),
-        right_four(i.z, column, params.n), right_four(i.w, column, params.n),
+        right_four(i.x, column, part.n), right_four(i.y, column, part.n),
+        right_four(i.z, column, part.n), right_four(i.w, column, part.n),
     );
 }
 
 fn low_block(row: u32, k: u32) -> mat4x4<f32> {
-    let i = (min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u)) * params.rank + k) / 4u;
-    return mat4x4(low[i.x], low[i.y], low[i.z], low[i.w]);
+    let last = params.m - 1u;
+    return mat4x4(
+        low[low_place(min(row, last), k)], low[low_place(min(row + 1u, last), k)],
+        low[low_place(min(row + 2u, last), k)], low[low_place(min(row + 3u, last), k)],
+    );
 }
 
 fn up_block(column: u32, k: u32) -> mat4x4<f32> {
     if LAYOUT == 0u {
-        let i = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
-        let j = (params.up_at + i * params.up_step + k) / 4u;
-        return transpose(mat4x4(up[j.x], up[j.y], up[j.z], up[j.w]));
+        let i = up_starts(column);
+        return transpose(mat4x4(
+            up_four(i.x, false, k), up_four(i.y, false, k), up_four(i.z, true, k), up_four(i.w, true, k),
+        ));
     }
     let i = (params.up_at + vec4(k, k + 1u, k + 2u, k + 3u) * params.up_step + column) / 4u;
     return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
@@ -129,30 +137,30 @@ fn store_block(start: u32, row: u32, column: u32, sum: mat4x4<f32>) {
     store(start, row + 3u, column, sum[3] + more);
 }
 
-fn store_tile(start: u32, row: u32, column: u32, tile: Tile) {
-    store_block(start, row, column, tile.r0);
-    store_block(start, row + 4u, column, tile.r1);
-    store_block(start, row + 8u, column, tile.r2);
-    store_block(start, row + 12u, column, tile.r3);
-    store_block(start, row + 16u, column, tile.r4);
-    store_block(start, row + 20u, column, tile.r5);
-    store_block(start, row + 24u, column, tile.r6);
-    store_block(start, row + 28u, column, tile.r7);
+/// One block at a time, and the others move up. The length of the loop is no constant, so it is not unrolled: the code of 128
+/// stores takes longer to compile than everything else.
+fn store_tile(start: u32, first_row: u32, column: u32, tile: Tile) {
+    var t = tile;
+    for (var row = first_row; row < min(first_row + 32u, params.m); row += 4u) {
+        store_block(start, row, column, t.r0);
+        t = Tile(t.r1, t.r2, t.r3, t.r4, t.r5, t.r6, t.r7, t.r7);
+    }
 }
 
 @compute @workgroup_size(8)
 fn product(id: Invocation) {
     let thread = id.local;
-    let across = (params.n + WIDTH - 1u) / WIDTH;
+    let flat = choose_part(flat_group(id), HEIGHT, WIDTH);
+    let across = tiles_across(WIDTH);
     let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
-    let flat = flat_group(id);
-    let slice = flat / tiles;
+    let slice = slice_of(flat_group(id), HEIGHT, WIDTH);
     let first_row = flat % tiles / across * HEIGHT;
     let row = min(first_row + 4u * thread, params.m - 1u);
     let row_below = min(first_row + 32u + 4u * thread, params.m - 1u);
     let column = flat % across * WIDTH + 4u * thread;
-    let loaded = min(column, params.n - 1u);
-    let loaded_beside = min(column + 32u, params.n - 1u);
+    let last = part.n * (1u + GATED) - 1u;
+    let loaded = min(column, last);
+    let loaded_beside = min(column + 32u, last);
 
     var tile: Tile;
     var below: Tile;
@@ -170,7 +178,7 @@ fn product(id: Invocation) {
         }
     }
     if HAS_LOW == 1u {
-        for (var k = 0u; k < params.rank; k += 4u) {
+        for (var k = 0u; k < end_of_low(); k += 4u) {
             let left = low_block(row, k);
             let right = up_block(loaded, k);
             multiply(&tile, thread, left, right);
@@ -185,7 +193,7 @@ fn product(id: Invocation) {
     if slice * params.slice >= max(params.k, 1u) {
         return;
     }
-    let start = params.y_at + slice * params.y_slice;
+    let start = part.y_at + slice * params.y_slice;
     store_tile(start, first_row, column, tile);
     if HEIGHT == 64u {
         store_tile(start, first_row + 32u, column, below);
@@ -233,8 +241,8 @@ const STEP: u32 = max(8u, 32u / HEIGHT);
 @compute @workgroup_size(8)
 fn few_rows(id: Invocation) {
     let thread = id.local;
-    let across = (params.n + 31u) / 32u;
-    let flat = flat_group(id);
+    let flat = choose_part(flat_group(id), HEIGHT, 32u);
+    let across = tiles_across(32u);
     let first_row = flat / across * HEIGHT;
     let column = flat % across * 32u + 4u * thread;
     let row = min(first_row + thread % HEIGHT, params.m - 1u);
@@ -245,8 +253,7 @@ fn few_rows(id: Invocation) {
         sums[r] = vec4<f32>();
     }
     // Within a loop, lavapipe reads parameters thread by thread.
-    let columns = min(vec4(column, column + 1u, column + 2u, column + 3u), vec4(params.n - 1u));
-    let starts = params.right_at + columns * params.right_step;
+    let starts = right_starts(column);
     let end = params.k;
     let alpha = params.alpha;
     for (var k = 0u; k < end; k += STEP) {
@@ -273,8 +280,8 @@ fn few_rows(id: Invocation) {
         all_taken();
     }
     if HAS_LOW == 1u {
-        for (var k = 0u; k < params.rank; k += 4u) {
-            let own = low[(row * params.rank + k) / 4u];
+        for (var k = 0u; k < end_of_low(); k += 4u) {
+            let own = low[low_place(row, k)];
             offer(thread, 0u, own);
             offered();
             let right = up_block(column, k);
@@ -286,6 +293,6 @@ fn few_rows(id: Invocation) {
     }
     let more = bias_four(column);
     for (var r = 0u; r < HEIGHT; r++) {
-        store(params.y_at, first_row + r, column, sums[r] + more);
+        store(part.y_at, first_row + r, column, sums[r] + more);
     }
 }

@@ -12,6 +12,11 @@ const Y_WIDE: u32 = 1u;
 const HAS_LOW: u32 = 0u;
 const HAS_BIAS: u32 = 0u;
 const HAS_RESIDUAL: u32 = 0u;
+/// Products of one launch, up to three: `left` with that many matrices. With more than one, layout 0, no slices, no residual.
+const PARTS: u32 = 1u;
+/// 1: the launch has two parts of equal size and computes y = silu(first) * second. A tile then has two columns of the first
+/// part, two of the second, and so on.
+const GATED: u32 = 0u;
 
 /// y = alpha left right + low up + bias + residual, summed over k in ascending order. The buffers of absent terms are not
 /// read.
@@ -25,9 +30,64 @@ struct Params {
     /// Length of a slice of k, and distance of the results of two slices.
     slice: u32, y_slice: u32,
     alpha: f32,
+    /// Offset of the bias.
+    bias_at: u32,
+    /// Columns and offsets of the second and third part.
+    n_1: u32, right_at_1: u32, up_at_1: u32, bias_at_1: u32,
+    n_2: u32, right_at_2: u32, up_at_2: u32, bias_at_2: u32,
     first_group: u32,
 }
 var<immediate> params: Params;
+
+/// The sizes and offsets of the part that a workgroup computes.
+struct Part { n: u32, y_step: u32, y_at: u32, right_at: u32, up_at: u32, bias_at: u32, low_at: u32 }
+var<private> part: Part;
+
+/// Numbers of a part of y, or of the low-rank term, with `columns` columns. Each part is a tensor of its own, which
+/// starts at a multiple of 64.
+fn part_size(columns: u32) -> u32 {
+    return (params.m * columns + 63u) / 64u * 64u;
+}
+
+/// Sets `part` for a workgroup and returns its number among those of the part. A workgroup has `height` rows and `width`
+/// columns.
+fn choose_part(group: u32, height: u32, width: u32) -> u32 {
+    part = Part(params.n, params.y_step, params.y_at, params.right_at, params.up_at, params.bias_at, 0u);
+    var rest = group;
+    if PARTS > 1u && GATED == 0u {
+        let down = (params.m + height - 1u) / height;
+        let first = (params.n + width - 1u) / width * down;
+        if rest >= first {
+            rest -= first;
+            let at = part_size(params.n);
+            part = Part(params.n_1, params.n_1, at, params.right_at_1, params.up_at_1, params.bias_at_1, part_size(params.rank));
+            let second = (params.n_1 + width - 1u) / width * down;
+            if PARTS > 2u && rest >= second {
+                rest -= second;
+                part = Part(
+                    params.n_2, params.n_2, at + part_size(params.n_1),
+                    params.right_at_2, params.up_at_2, params.bias_at_2, 2u * part_size(params.rank),
+                );
+            }
+        }
+    }
+    return rest;
+}
+
+/// The slice of k of a workgroup. Loops with barriers depend on it, so it must not depend on `part`: browsers take a private
+/// variable for one that differs between threads.
+fn slice_of(group: u32, height: u32, width: u32) -> u32 {
+    if PARTS > 1u {
+        return 0u;
+    }
+    return group / ((params.n + width - 1u) / width * ((params.m + height - 1u) / height));
+}
+
+/// Tiles of `width` columns beside each other.
+fn tiles_across(width: u32) -> u32 {
+    let columns = width / (1u + GATED);
+    return (part.n + columns - 1u) / columns;
+}
 
 @group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
@@ -61,10 +121,60 @@ fn from_halves(pairs: vec2<u32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4(pairs.x << 16u, pairs.x & 0xffff0000u, pairs.y << 16u, pairs.y & 0xffff0000u));
 }
 
-/// Four numbers of a row of `right`, from `at`; beyond the end any finite number, since `left` is 0 there or the result is
-/// not written.
-fn right_four(row: u32, at: u32, end: u32) -> vec4<f32> {
-    let start = params.right_at + row * params.right_step;
+/// The starts of four consecutive rows of a matrix from `row` on. If GATED, `row` is a column of the tile, and two are of the
+/// matrix at `beside`.
+fn starts_of(row: u32, at: u32, beside: u32, step: u32) -> vec4<u32> {
+    if GATED == 1u {
+        let i = min(vec2(row / 2u, row / 2u + 1u), vec2(part.n - 1u)) * step;
+        return vec4(at + i, beside + i);
+    }
+    return at + min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(part.n - 1u)) * step;
+}
+
+/// For layout 0: the starts of the rows of `right` that belong to four columns of the tile.
+fn right_starts(column: u32) -> vec4<u32> {
+    return starts_of(column, part.right_at, params.right_at_1, params.right_step);
+}
+
+/// Four numbers of a row of `up` that starts at `start`, in layout 0. If GATED, the sum over the rank runs twice: for the
+/// columns of the first part, then for those of the second.
+fn up_four(start: u32, is_of_second: bool, k: u32) -> vec4<f32> {
+    if GATED == 1u {
+        return up[(start + k % params.rank) / 4u] * f32(is_of_second == (k >= params.rank));
+    }
+    return up[(start + k) / 4u];
+}
+
+/// For layout 0: the starts of the rows of `up` that belong to four columns of the tile.
+fn up_starts(column: u32) -> vec4<u32> {
+    return starts_of(column, part.up_at, params.up_at_1, params.up_step);
+}
+
+/// The end of the sum over the rank, and the place of `low` for it.
+fn end_of_low() -> u32 {
+    return params.rank * (1u + GATED);
+}
+
+fn low_place(row: u32, k: u32) -> u32 {
+    if GATED == 1u && k >= params.rank {
+        return (part_size(params.rank) + row * params.rank + k - params.rank) / 4u;
+    }
+    return (part.low_at + row * params.rank + k) / 4u;
+}
+
+/// Writes the two columns of a row of y that four columns of the tile are for, if GATED.
+fn store_gated(start: u32, row: u32, column: u32, sum: vec4<f32>) {
+    let two = sum.xy * (1.0 / (1.0 + exp(-sum.xy))) * sum.zw;
+    for (var j = 0u; j < 2u; j++) {
+        if row < params.m && column + j < part.n {
+            y[start + row * part.y_step + column + j] = two[j];
+        }
+    }
+}
+
+/// Four numbers of a row of `right` that starts at `start`, from `at`; beyond the end any finite number, since `left` is 0
+/// there or the result is not written.
+fn right_four(start: u32, at: u32, end: u32) -> vec4<f32> {
     let first = start + at;
     if FORMAT != 0u {
         let half = first / 4u % 2u * 2u;
@@ -84,6 +194,6 @@ fn bias_four(column: u32) -> vec4<f32> {
     if HAS_BIAS == 0u {
         return vec4<f32>();
     }
-    let i = places(params.y_at, column, params.n);
+    let i = places(part.bias_at, column, part.n);
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
 }

@@ -9,11 +9,15 @@
 /// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers: a store to
 /// a component of a vector may write the whole vector (as on Metal), and other threads write the other components.
 fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
-    if row >= params.m || column >= params.n {
+    if GATED == 1u {
+        store_gated(start, row, column / 2u, sum);
         return;
     }
-    let i = start + row * params.y_step + column;
-    for (var j = 0u; j < min(4u, params.n - column); j++) {
+    if row >= params.m || column >= part.n {
+        return;
+    }
+    let i = start + row * part.y_step + column;
+    for (var j = 0u; j < min(4u, part.n - column); j++) {
         var one = sum[j];
         if HAS_RESIDUAL == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
@@ -60,12 +64,14 @@ fn stage_left(thread: u32, first_row: u32, k: u32, end: u32) {
 fn stage_right(thread: u32, first_column: u32, k: u32, end: u32) {
     if LAYOUT == 0u {
         let i = thread % 4u * 4u;
-        let column = min(first_column + thread / 4u, params.n - 1u);
-        stage_columns(thread / 4u, i, right_four(column, min(k + i, end - 1u), end));
+        let column = thread / 4u;
+        let start = right_starts(first_column + column / 4u * 4u)[column % 4u];
+        stage_columns(column, i, right_four(start, min(k + i, end - 1u), end));
         return;
     }
-    let column = min(first_column + thread % 16u * 4u, params.n - 1u);
-    let four = right_four(min(k + thread / 16u, end - 1u), column, params.n);
+    let column = min(first_column + thread % 16u * 4u, part.n - 1u);
+    let start = params.right_at + min(k + thread / 16u, end - 1u) * params.right_step;
+    let four = right_four(start, column, part.n);
     for (var j = 0u; j < 4u; j++) {
         columns[thread * 4u + j] = four[j];
     }
@@ -75,19 +81,20 @@ fn stage_right(thread: u32, first_column: u32, k: u32, end: u32) {
 fn stage_low(thread: u32, first_row: u32, k: u32) {
     let i = k + thread % 4u * 4u;
     let row = min(first_row + thread / 4u, params.m - 1u);
-    let four = low[(row * params.rank + min(i, params.rank - 4u)) / 4u];
-    stage_rows(thread / 4u, thread % 4u * 4u, four * f32(i < params.rank));
+    let four = low[low_place(row, min(i, end_of_low() - 4u))];
+    stage_rows(thread / 4u, thread % 4u * 4u, four * f32(i < end_of_low()));
 }
 
 fn stage_up(thread: u32, first_column: u32, k: u32) {
     if LAYOUT == 0u {
-        let i = min(k + thread % 4u * 4u, params.rank - 4u);
-        let column = min(first_column + thread / 4u, params.n - 1u);
-        stage_columns(thread / 4u, thread % 4u * 4u, up[(params.up_at + column * params.up_step + i) / 4u]);
+        let i = min(k + thread % 4u * 4u, end_of_low() - 4u);
+        let column = thread / 4u;
+        let start = up_starts(first_column + column / 4u * 4u)[column % 4u];
+        stage_columns(column, thread % 4u * 4u, up_four(start, column % 4u >= 2u, i));
         return;
     }
     let i = min(k + thread / 16u, params.rank - 1u);
-    let column = min(first_column + thread % 16u * 4u, params.n - 1u);
+    let column = min(first_column + thread % 16u * 4u, part.n - 1u);
     let four = up[(params.up_at + i * params.up_step + column) / 4u];
     for (var j = 0u; j < 4u; j++) {
         columns[thread * 4u + j] = four[j];
@@ -110,10 +117,10 @@ fn multiply(sum: mat4x4<f32>, row: u32, column: u32) -> mat4x4<f32> {
 @compute @workgroup_size(256)
 fn product(id: Invocation) {
     let thread = id.local;
-    let across = (params.n + 63u) / 64u;
+    let flat = choose_part(flat_group(id), 64u, 64u);
+    let across = tiles_across(64u);
     let tiles = across * ((params.m + 63u) / 64u);
-    let flat = flat_group(id);
-    let slice = flat / tiles;
+    let slice = slice_of(flat_group(id), 64u, 64u);
     let first_row = flat % tiles / across * 64u;
     let first_column = flat % across * 64u;
     let row = thread / 16u;
@@ -130,7 +137,7 @@ fn product(id: Invocation) {
     }
     sum *= params.alpha;
     if HAS_LOW == 1u {
-        for (var k = 0u; k < params.rank; k += 16u) {
+        for (var k = 0u; k < end_of_low(); k += 16u) {
             stage_low(thread, first_row, k);
             stage_up(thread, first_column, k);
             workgroupBarrier();
@@ -141,7 +148,7 @@ fn product(id: Invocation) {
     if slice * params.slice >= max(params.k, 1u) {
         return;
     }
-    let start = params.y_at + slice * params.y_slice;
+    let start = part.y_at + slice * params.y_slice;
     let more = bias_four(first_column + column * 4u);
     for (var i = 0u; i < 4u; i++) {
         store(start, first_row + row * 4u + i, first_column + column * 4u, sum[i] + more);

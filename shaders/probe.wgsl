@@ -1,4 +1,4 @@
-// tensor/src/ops/probe.rs: a chain of multiplications and additions, to measure the speed of a device.
+// tensor/src/ops/probe.rs: chains of multiplications and additions, and a copy, to measure the speed of a device.
 
 const GROUP: u32 = 64u;
 
@@ -6,6 +6,9 @@ struct Params { count: u32, rounds: u32, factor: f32, more: f32, first_group: u3
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;
+
+@group(0) @binding(0) var<storage, read> input: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
 
 /// Eight independent chains, each with two steps x = x factor + more in a round.
 @compute @workgroup_size(GROUP)
@@ -27,4 +30,13 @@ fn chains(id: Invocation) {
     }
     let sum = a + b;
     y[i] = sum.x + sum.y + sum.z + sum.w;
+}
+
+/// Four numbers in each thread.
+@compute @workgroup_size(GROUP)
+fn copy(id: Invocation) {
+    let i = flat_thread(id, GROUP);
+    if i < params.count {
+        output[i] = input[i];
+    }
 }

@@ -293,7 +293,7 @@ fn templates_that_are_none_are_refused() {
     };
     insta::assert_snapshot!(refused(None), @"the prompt template DIR/mine.jinja: cannot be read: No such file or directory (os error 2) (policy.templates)");
     insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}\n{{ rules }\n{% endblock %}")), @"the prompt template DIR/mine.jinja: line 3: syntax error: unexpected `}`, expected end of variable block");
-    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}{% block rule %}{% endblock %}")), @r#"the prompt template DIR/mine.jinja: there is no part called "rule"; the blocks are system, user, rules, actions, observation, format"#);
+    insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}{% block rule %}{% endblock %}")), @r#"the prompt template DIR/mine.jinja: there is no block `rule`; they are system, user, rules, actions, observation, format"#);
     insta::assert_snapshot!(refused(Some("{% extends \"usual\" %}\n{% block rules %}{{ ruls }}{% endblock %}")), @"the prompt template DIR/mine.jinja: line 2: undefined value; the variables are game, rules, actions, takes_text, reply, observation");
     insta::assert_snapshot!(refused(Some("{% extends \"common\" %}")), @r#"the prompt template DIR/mine.jinja: line 1: template not found: template "common" does not exist; the only template that others may extend is "usual""#);
     insta::assert_snapshot!(refused(Some("You are on a lake.")), @r#"the prompt template DIR/mine.jinja: unknown block: block 'system' not found; begin with {% extends "usual" %}, which has all that is left out"#);

@@ -30,9 +30,10 @@ impl ModelConfig {
     /// Returns the bytes of a forward pass over `tokens` without gradients, or of sampling after `rows`, whichever is larger.
     pub fn forward_bytes(&self, tokens: usize, rows: usize) -> u64 {
         let [c, q, k, f] = self.widths();
-        let attention = 3 * c + 3 * q + 4 * k;
-        // If a low-rank term does not fit into the launch, its sum is a tensor of its own: F once more.
-        let mlp = 4 * c + 4 * f;
+        // Input, norm and result; q, k and v, the output of attention, and about another q for the adapter and rounding.
+        let attention = 3 * c + 3 * q + 2 * k;
+        // Gate and up are no tensors: one launch computes their product.
+        let mlp = 4 * c + f;
         rounded(NUMBER * tokens as u64 * attention.max(mlp)).max(self.head_bytes(rows))
     }
 
@@ -45,7 +46,7 @@ impl ModelConfig {
         let block = 4 * c + 2 * q + 2 * k + norms + 3 * f + 7 * rank;
         // In the backward pass of the MLP: the gradients of gate, up and their product, and of input and output. (The kept
         // product is freed by then; a low-rank term may be a tensor of its own.)
-        let alive = 3 * f + 4 * c;
+        let alive = 3 * f + 3 * c;
         // Kept throughout, and only for the backward pass of one block. The head's backward pass comes before all blocks.
         let (kept, block) = match recomputes {
             true => (layers * c, block + alive),

@@ -35,7 +35,8 @@ pub use files::{
 pub use generate::{GeneratedReply, generate};
 pub use hub::{Hub, HubSnapshot, Repository};
 pub use reply_batch::{
-    BatchRequest, FinishReason, GenerationRequest, ReplyBatch, SPARE_ROWS, SampledToken, TokenScore,
+    BatchRequest, FinishReason, GenerationRequest, ReplyBatch, SPARE_ROWS, SampledToken,
+    TokenScore, sampled_tokens,
 };
 pub use sampling::SamplingOptions;
 pub use text::{

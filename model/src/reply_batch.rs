@@ -4,6 +4,8 @@
 //! A step samples on the device and reads back only ids, log-probs and entropies, all at once. The last token of a reply is
 //! not run through the model, because no token follows it. A reply is bit-identical whatever else is in the batch.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use lapwing_tensor::random::mix;
 use lapwing_tensor::{Indices, rl::LmHead};
 
@@ -66,6 +68,13 @@ pub struct SampledToken {
     pub score: Option<TokenScore>,
     /// Set on the last token.
     pub finish: Option<FinishReason>,
+}
+
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of tokens that this process has sampled, for progress.
+pub fn sampled_tokens() -> u64 {
+    SAMPLED.load(Ordering::Relaxed)
 }
 
 /// The replies in progress with one model and adapter. All methods of a batch must be given the same arena.
@@ -199,6 +208,7 @@ impl ReplyBatch {
         if !draws.iter().all(|draw| draw.log_prob.is_finite()) {
             return Err(ModelError::NotNumbers);
         }
+        SAMPLED.fetch_add(draws.len() as u64, Ordering::Relaxed);
         let (mut scored, mut questions) = (Vec::new(), Vec::new());
         for (i, reply) in self.active.iter().enumerate() {
             if let Some(likeliest) = reply.asked.scores {

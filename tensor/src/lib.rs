@@ -39,10 +39,10 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 
-pub use gpu::{Caps, Gpu, GpuError, GpuOptions};
+pub use gpu::{Caps, Counts, Gpu, GpuError, GpuOptions};
 pub use indices::Indices;
 pub use ops::{
-    AdamW, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters, Rotations, Speed,
-    Visibility, Weight, WeightFormat, rl,
+    AdamW, LinearLayer, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters,
+    Rotations, Unrotated, Visibility, Weight, WeightFormat, rl,
 };
 pub use tensor::{Gradients, Tensor, recomputed};

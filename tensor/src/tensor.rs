@@ -144,6 +144,21 @@ impl Tensor {
             .recorded("reshape", [self], move |dy, _| [Some(dy.reshape(&before))])
     }
 
+    /// Returns copies of the values, without gradients, that lie in one buffer (see [`Tensor::linears`]), as far as one binding
+    /// can hold them.
+    pub fn together(tensors: &[Tensor]) -> Vec<Tensor> {
+        let bindings: Vec<&Binding> = tensors.iter().map(Bind::binding).collect();
+        match Binding::together(&bindings) {
+            None => tensors.iter().map(Tensor::detach).collect(),
+            Some(copies) => {
+                let copies = copies.into_iter().zip(tensors);
+                copies
+                    .map(|(copy, tensor)| Tensor::view(copy, &tensor.shape))
+                    .collect()
+            }
+        }
+    }
+
     /// Returns the same values without a gradient.
     pub fn detach(&self) -> Tensor {
         Tensor {

@@ -150,11 +150,11 @@ impl KvArena {
             nodes.iter().map(|&node| self.layout.ranges(node)).collect();
         let visible = Visibility::ranges(&self.gpu, &seen);
         let (heads, kv_heads) = (model.config().heads, model.config().kv_heads);
-        let hidden = model.run(&ids, &positions, adapter, |layer, q, k, v| {
+        let hidden = model.run(&ids, adapter, |layer, qkv| {
             let (keys, values) = (&self.keys[layer], &self.values[layer]);
-            keys.write_rows(&rows, &k);
-            values.write_rows(&rows, &v);
-            q.attention(keys, values, &visible, heads, kv_heads)
+            let (rotations, heads) = (&model.rotations, [heads, kv_heads]);
+            let q = qkv.store(&positions, rotations, heads, &rows, [keys, values]);
+            q.attention(keys, values, &visible, heads[0], kv_heads)
         });
         self.hidden.write_rows(&rows, &hidden);
         self.computed += nodes.len() as u64;

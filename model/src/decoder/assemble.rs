@@ -117,15 +117,34 @@ fn assemble_block(
         false => None,
     };
     let mlp_norm = source.vector(&name("post_attention_layernorm"), config.width)?;
-    let linears = linears
+    let mut linears: [Affine; 7] = linears
         .try_into()
         .unwrap_or_else(|_| unreachable!("seven linear layers in a block"));
+    together(&mut linears[..3]);
+    together(&mut linears[4..6]);
     Ok(Block {
         attention_norm,
         linears,
         head_norms,
         mlp_norm,
     })
+}
+
+/// Lays the frozen matrices of layers with one input beside each other, and their biases, for [`Tensor::linears`].
+fn together(layers: &mut [Affine]) {
+    let weights = layers.iter().map(|layer| layer.weight.clone()).collect();
+    let Some(weights) = Matrix::together(weights) else {
+        return;
+    };
+    for (layer, weight) in layers.iter_mut().zip(weights) {
+        layer.weight = weight;
+    }
+    let biases: Option<Vec<Tensor>> = layers.iter().map(|layer| layer.bias.clone()).collect();
+    if let Some(biases) = biases {
+        for (layer, bias) in layers.iter_mut().zip(Tensor::together(&biases)) {
+            layer.bias = Some(bias);
+        }
+    }
 }
 
 struct FromParameters<'a>(&'a Parameters);

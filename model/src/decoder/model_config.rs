@@ -29,7 +29,7 @@ pub struct ModelConfig {
     /// Key and value heads (K); divides `heads`.
     pub kv_heads: usize,
     /// Numbers per head (D), a multiple of 4.
-    pub(crate) head_size: usize,
+    pub head_size: usize,
     /// Width between gate and down (F).
     pub mlp_width: usize,
     /// Epsilon of RMSNorm.

@@ -16,7 +16,8 @@
 use std::sync::Arc;
 
 use lapwing_tensor::{
-    Gpu, Indices, Lora, Matrix, Rotations, Tensor, Visibility, recomputed, rl::LmHead,
+    Gpu, Indices, LinearLayer, Lora, Matrix, Rotations, Tensor, Unrotated, Visibility, recomputed,
+    rl::LmHead,
 };
 
 use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree, TokenTree};
@@ -87,7 +88,9 @@ impl Model {
             let owned = owned.clone();
             let block = move |x: &Tensor| {
                 let (model, tokens, adapter) = &*owned;
-                model.block(layer, x, &tokens.positions, adapter.as_ref(), |q, k, v| {
+                model.block(layer, x, adapter.as_ref(), |qkv| {
+                    let [q, k, v] =
+                        qkv.rope(&tokens.positions, &model.rotations, [heads, kv_heads]);
                     q.attention(&k, &v, &tokens.visible, heads, kv_heads)
                 })
             };
@@ -109,20 +112,17 @@ impl Model {
         }
     }
 
-    /// Runs all blocks. `attend` receives the index of the block, the queries (T, H*D) and the keys and values of the new tokens
-    /// (T, K*D), and returns the attention output (T, H*D).
+    /// Runs all blocks. `attend` receives the index of the block and the queries (T, H*D), keys and values (T, K*D) of the new
+    /// tokens, and returns the attention output (T, H*D).
     pub(crate) fn run(
         &self,
         ids: &Indices,
-        positions: &Indices,
         adapter: Option<&Adapter>,
-        mut attend: impl FnMut(usize, Tensor, Tensor, Tensor) -> Tensor,
+        mut attend: impl FnMut(usize, Unrotated) -> Tensor,
     ) -> Tensor {
         let mut x = Tensor::embedding(&self.embedding, ids); // (T, C)
         for layer in 0..self.blocks.len() {
-            x = self.block(layer, &x, positions, adapter, |q, k, v| {
-                attend(layer, q, k, v)
-            });
+            x = self.block(layer, &x, adapter, |qkv| attend(layer, qkv));
         }
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
@@ -132,62 +132,46 @@ impl Model {
         &self,
         layer: usize,
         x: &Tensor,
-        positions: &Indices,
         adapter: Option<&Adapter>,
-        attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor,
+        attend: impl FnOnce(Unrotated) -> Tensor,
     ) -> Tensor {
         let block = &self.blocks[layer];
         let low_rank = |linear| adapter.and_then(|adapter| adapter.get(layer, linear));
-        let x = self.attention(block, x, positions, low_rank, attend);
+        let x = self.attention(block, x, low_rank, attend);
         self.mlp(block, &x, low_rank)
     }
 
     /// x + o(attend(q(h), k(h), v(h))) with h = norm(x)
     fn attention<'a>(
         &self,
-        block: &Block,
+        block: &'a Block,
         x: &Tensor,
-        positions: &Indices,
         low_rank: impl Fn(Linear) -> Option<&'a Lora>,
-        attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor,
+        attend: impl FnOnce(Unrotated) -> Tensor,
     ) -> Tensor {
-        let ModelConfig {
-            heads,
-            kv_heads,
-            eps,
-            ..
-        } = self.config;
-        let linear = |linear: Linear, x: &Tensor, residual: Option<&Tensor>| {
-            block.linear(linear, x, low_rank(linear), residual)
-        };
-        let h = x.rms_norm(&block.attention_norm, eps); // (T, C)
-        let mut q = linear(Linear::Q, &h, None); // (T, H*D)
-        let mut k = linear(Linear::K, &h, None); // (T, K*D)
-        let v = linear(Linear::V, &h, None); // (T, K*D)
+        let layer = |linear| block.layer(linear, low_rank(linear));
+        let h = x.rms_norm(&block.attention_norm, self.config.eps); // (T, C)
+        // (T, H*D), (T, K*D), (T, K*D)
+        let [mut q, mut k, v] = h.linears([Linear::Q, Linear::K, Linear::V].map(layer));
         if let Some((query_norm, key_norm)) = &block.head_norms {
-            q = norm_heads(&q, query_norm, eps);
-            k = norm_heads(&k, key_norm, eps);
+            q = norm_heads(&q, query_norm, self.config.eps);
+            k = norm_heads(&k, key_norm, self.config.eps);
         }
-        let q = q.rope(positions, &self.rotations, heads);
-        let k = k.rope(positions, &self.rotations, kv_heads);
-        let seen = attend(q, k, v); // (T, H*D)
-        linear(Linear::O, &seen, Some(x)) // (T, C)
+        let seen = attend(Unrotated { q, k, v }); // (T, H*D)
+        add_to(x, layer(Linear::O), &seen) // (T, C)
     }
 
     /// x + down(silu(gate(h)) * up(h)) with h = norm(x)
     fn mlp<'a>(
         &self,
-        block: &Block,
+        block: &'a Block,
         x: &Tensor,
         low_rank: impl Fn(Linear) -> Option<&'a Lora>,
     ) -> Tensor {
-        let linear = |linear: Linear, x: &Tensor, residual: Option<&Tensor>| {
-            block.linear(linear, x, low_rank(linear), residual)
-        };
+        let layer = |linear| block.layer(linear, low_rank(linear));
         let h = x.rms_norm(&block.mlp_norm, self.config.eps); // (T, C)
-        let gate = linear(Linear::Gate, &h, None); // (T, F)
-        let up = linear(Linear::Up, &h, None); // (T, F)
-        linear(Linear::Down, &gate.swiglu(&up), Some(x)) // (T, C)
+        let gated = h.gated_linear(layer(Linear::Gate), layer(Linear::Up)); // (T, F)
+        add_to(x, layer(Linear::Down), &gated) // (T, C)
     }
 
     /// Returns the configuration.
@@ -235,16 +219,16 @@ impl Model {
 }
 
 impl Block {
-    fn linear(
-        &self,
-        linear: Linear,
-        x: &Tensor,
-        lora: Option<&Lora>,
-        residual: Option<&Tensor>,
-    ) -> Tensor {
+    fn layer<'a>(&'a self, linear: Linear, lora: Option<&'a Lora>) -> LinearLayer<'a> {
         let Affine { weight, bias } = &self.linears[linear as usize];
-        x.linear(weight, bias.as_ref(), lora, residual)
+        let bias = bias.as_ref();
+        LinearLayer { weight, bias, lora }
     }
+}
+
+/// residual + layer(x)
+fn add_to(residual: &Tensor, layer: LinearLayer<'_>, x: &Tensor) -> Tensor {
+    x.linear(layer.weight, layer.bias, layer.lora, Some(residual))
 }
 
 /// Normalises each head of (T, heads*D).

@@ -134,13 +134,24 @@ impl Jinja {
         value.map(|v| v.is_true()).map_err(|e| self.error(&e))
     }
 
-    /// Checks the syntax of an expression for [`Jinja::is_true`].
+    /// Checks that the source of a template uses no variables but these (such as `a, b`), its own, and global ones.
     ///
     /// # Errors
-    /// The expression has a syntax error.
-    pub fn check_expression(&self, expression: &str) -> Result<(), JinjaError> {
-        let compiled = self.environment.compile_expression(expression);
-        compiled.map(|_| ()).map_err(|e| self.error(&e))
+    /// It uses another one, or has a syntax error.
+    pub fn check_variables(&self, source: &str, known: &str) -> Result<(), JinjaError> {
+        let template = self.environment.template_from_str(source);
+        let used = template.map_err(|e| self.error(&e))?;
+        let mut used = used.undeclared_variables(false);
+        // It also has those that are set in another branch.
+        used.retain(|name| !source.contains(&format!("set {name}")));
+        used.retain(|name| self.environment.globals().all(|(global, _)| global != name));
+        used.retain(|name| known.split(", ").all(|known| known != name));
+        let Some(name) = used.into_iter().min() else {
+            return Ok(());
+        };
+        let kind = ErrorKind::UndefinedError;
+        let text = format!("there is no variable `{name}`; they are {known}");
+        Err(JinjaError { kind, text })
     }
 
     fn error(&self, error: &Error) -> JinjaError {
@@ -335,6 +346,22 @@ mod tests {
         let jinja = jinja(false, false);
         assert!(jinja.is_true("a > 1 and not b", json!({"a": 2})).unwrap());
         assert!(!jinja.is_true("b", json!({})).unwrap());
-        assert!(jinja.check_expression("a >").is_err());
+    }
+
+    #[test]
+    fn a_variable_is_known_or_its_own() {
+        let jinja = jinja(false, false);
+        for good in [
+            "{{ word.length }} {{ range(3) }} {{ {'a': {'b': word}} }}",
+            "{% if word %}{% set n = 1 %}{% else %}{% set n = 2 %}{% endif %}{{ n }}",
+            "{% macro m(a) %}{{ a }}{% endmacro %}{% block b %}{{ super() }}{{ self.c() }}{% endblock %}",
+            "{% for a, b in word %}{{ loop.index }}{{ a }}{{ b }}{% endfor %}",
+        ] {
+            jinja.check_variables(good, "word").unwrap();
+        }
+        assert!(jinja.check_variables("{{ word > }}", "word").is_err());
+        let wrong = jinja.check_variables("{{ wrod.length }}", "word, step");
+        let wanted = "there is no variable `wrod`; they are word, step";
+        assert_eq!(wrong.unwrap_err().to_string(), wanted);
     }
 }

@@ -3,7 +3,10 @@
 use super::compare::{Array, Compared, OpCase, Tolerance, Wrong, compare, same_bits};
 use super::reference::{self, AdamWReference, AttentionHeads, LossSettings, TokenQuery, huber};
 use crate::ops::rl::{Kl, LmHead, PolicyLoss};
-use crate::ops::{AdamW, Matrix, Parameters, Rotations, Visibility, Weight, WeightFormat, chains};
+use crate::ops::{
+    AdamW, LinearLayer, Lora, Matrix, Parameters, Rotations, Unrotated, Visibility, Weight,
+    WeightFormat,
+};
 use crate::{Gpu, Indices, Tensor};
 
 /// No result of these checks is small relative to this.
@@ -87,6 +90,8 @@ pub fn checks() -> Vec<Check> {
     rows_and_reductions(&mut table);
     lookups(&mut table);
     products(&mut table);
+    stacks(&mut table);
+    rotations_in_place(&mut table);
     attention(&mut table);
     vocabulary(&mut table);
     learning(&mut table);
@@ -166,6 +171,17 @@ fn elements(table: &mut CheckTable) {
         check.is_short = shape[0] == 5;
     }
     table.add("probe", "100 threads, 9 rounds", halved).is_short = true;
+    let check = table.add("copy", "5004 numbers", |gpu| {
+        let x = random(&[5004], 10, -1.0..1.0);
+        compare(
+            "value",
+            &x.tensor(gpu).copied().to_vec()?,
+            &x.values,
+            0.0,
+            LEAST,
+        )
+    });
+    check.is_short = true;
     // Exact; more than one group, and not a multiple of four.
     let check = table.add("fill", "5003 numbers", |gpu| {
         let got = Tensor::full(gpu, &[5003], -1.5).to_vec()?;
@@ -176,7 +192,7 @@ fn elements(table: &mut CheckTable) {
 
 /// Checks the kernel that measures speed. Each step halves its rounding error.
 fn halved(gpu: &Gpu) -> Result<f64, Wrong> {
-    let got = chains(gpu, 100, 9, 0.5, 0.25).to_vec()?;
+    let got = gpu.multiply_adds(100, 9).0.to_vec()?;
     let chain = |x: usize| (0..18).fold(x as f64, |x, _| x * 0.5 + 0.25);
     let wanted: Vec<f64> = (0..100)
         .map(|i| (0..8).map(|j| chain(i % 16 + j)).sum())
@@ -283,6 +299,43 @@ fn lookups(table: &mut CheckTable) {
     }
 }
 
+/// Queries, keys and values of one buffer, and the cache of keys and values.
+fn rotations_in_place(table: &mut CheckTable) {
+    let (frequencies, positions) = (reference::frequencies(4), [0, 3, 900]);
+    let heads = [3, 2];
+    for which in 0..5 {
+        let (on_device, frequencies) = (frequencies.clone(), frequencies.clone());
+        let shape = |x: usize| [3, 8 * heads[usize::from(x > 0)]];
+        let x = [0, 1, 2].map(|x| random(&shape(x), 50 + x as u64, -2.0..2.0));
+        let run = move |t: &[Tensor]| {
+            let gpu = t[0].gpu();
+            let (positions, rows) = (Indices::new(gpu, &positions), Indices::new(gpu, &[2, 0, 1]));
+            let rotations = Rotations::new(gpu, &on_device);
+            let [q, k, v] = &Tensor::together(t)[..] else {
+                panic!("three inputs")
+            };
+            let [q, k, v] = [q, k, v].map(Tensor::clone);
+            let [keys, values] = [(); 2].map(|()| Tensor::zeros(gpu, k.shape()));
+            let qkv = Unrotated { q, k, v };
+            if which < 2 {
+                return qkv.rope(&positions, &rotations, heads)[which].clone();
+            }
+            let q = qkv.store(&positions, &rotations, heads, &rows, [&keys, &values]);
+            let of_rows = |table: Tensor| table.gather_rows(&rows);
+            [q, of_rows(keys), of_rows(values)][which - 2].clone()
+        };
+        let wanted = move |x: &[Array]| match which {
+            0 | 2 => reference::rope(&x[0], &positions, &frequencies, heads[0]),
+            1 | 3 => reference::rope(&x[1], &positions, &frequencies, heads[1]),
+            _ => x[2].clone(),
+        };
+        let part = ["q", "k", "q beside a cache", "keys of a cache", "values"][which];
+        let what = format!("3 tokens in one buffer: {part}");
+        let subject = ("rope", Compared::Value, reference::ROPE);
+        table.compare(subject, what, x, run, wanted);
+    }
+}
+
 fn products(table: &mut CheckTable) {
     use reference::{matmul, transposed};
     type ProductFn = fn(&Tensor, &Tensor) -> Tensor;
@@ -349,6 +402,82 @@ fn products(table: &mut CheckTable) {
         let inputs = reference::linear_inputs(m, n, k, r, 25);
         let wanted = move |x: &[Array]| reference::linear(x, &stored);
         table.compare(subject, what, inputs, run, wanted);
+    }
+}
+
+/// Layers of one input: the result of each of three, and that of the gated unit of the first two.
+fn stacks(table: &mut CheckTable) {
+    for (m, rows, k, compared) in [
+        (5, [36, 36, 20], 52, Compared::Gradient),
+        (3, [544, 544, 32], 256, Compared::Value),
+        (20, [576, 576, 64], 256, Compared::Value),
+    ] {
+        for which in 0..4 {
+            let is_gated = which == 3;
+            // W, A, B and the bias of each layer.
+            let layer = |n: usize| {
+                let exact = random(&[n, k], 41, -64.0..64.0).map(|v| v.floor() / 64.0);
+                let bias = match is_gated {
+                    true => random(&[n], 44, 0.0..0.0),
+                    false => random(&[n], 44, -1.0..1.0),
+                };
+                let [a, b] = [[8, k], [n, 8]].map(|shape| random(&shape, 42, -1.0..1.0));
+                [exact, a, b, bias]
+            };
+            let layers = rows.map(layer);
+            let wanted = {
+                let layers = layers.clone();
+                move |x: &[Array]| {
+                    let linear = |i: usize| {
+                        let [w, a, b, bias] = &layers[i];
+                        let none = random(&[m, w.shape[0]], 0, 0.0..0.0);
+                        let inputs = [&x[0], bias, &none, a, b].map(Array::clone);
+                        reference::linear(&inputs, w)
+                    };
+                    match is_gated {
+                        true => reference::swiglu(&linear(0), &linear(1)),
+                        false => linear(which),
+                    }
+                }
+            };
+            let run = move |t: &[Tensor]| {
+                let gpu = t[0].gpu();
+                let frozen = |[w, ..]: &[Array; 4]| {
+                    let (values, n) = (w.to_f32(), w.shape[0]);
+                    Matrix::Frozen(Weight::from_f32(gpu, &values, n, k, WeightFormat::F16))
+                };
+                let weights = Matrix::together(layers.iter().map(frozen).collect());
+                let weights = weights.expect("a binding holds them");
+                let [a, b, bias] = [1, 2, 3].map(|part| {
+                    let tensors = layers.iter().map(|layer| layer[part].tensor(gpu));
+                    Tensor::together(&tensors.collect::<Vec<_>>())
+                });
+                let lora = |i: usize| Lora {
+                    a: a[i].clone(),
+                    b: b[i].clone(),
+                    scale: reference::LORA_SCALE,
+                };
+                let loras = [0, 1, 2].map(lora);
+                let layer = |i: usize| LinearLayer {
+                    weight: &weights[i],
+                    bias: (!is_gated).then_some(&bias[i]),
+                    lora: Some(&loras[i]),
+                };
+                match is_gated {
+                    true => t[0].gated_linear(layer(0), layer(1)),
+                    false => t[0].linears([0, 1, 2].map(layer))[which].clone(),
+                }
+            };
+            // What is tracked is not gated in one launch. A gated result is a product of two sums.
+            let (compared, tolerance) = match is_gated {
+                true => (Compared::Value, reference::GATED),
+                false => (compared, reference::MATMUL),
+            };
+            let part = ["first of three", "second", "third", "gated unit"][which];
+            let what = format!("{m} rows through {} x{k}, {part}", rows[which % 3]);
+            let x = [random(&[m, k], 40, -1.0..1.0)];
+            table.compare(("linears", compared, tolerance), what, x, run, wanted);
+        }
     }
 }
 

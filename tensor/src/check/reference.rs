@@ -182,6 +182,12 @@ pub(crate) const MATMUL: Tolerance = Tolerance {
     gradient: 5e-6,
 };
 
+/// The product of two sums with the error of [`MATMUL`] each.
+pub(crate) const GATED: Tolerance = Tolerance {
+    value: 1e-5,
+    gradient: 1e-5,
+};
+
 pub(crate) fn transposed(a: &Array) -> Array {
     let (rows, cols) = (a.shape[0], a.shape[1]);
     Array {

@@ -78,13 +78,18 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
                     (_, "keys_backward") => &[32],
                     _ => &[together],
                 };
-                times(sets, "BLOCK", blocks)
+                let sets = times(sets, "BLOCK", blocks);
+                match (lanes, entry, *sharing) {
+                    (true, "forward", 2..=8) => times(sets, "HEADS", &[1, *sharing]),
+                    (true, "forward", _) => times(sets, "HEADS", &[1]),
+                    _ => sets,
+                }
             };
             sharing.iter().flat_map(with_blocks).collect()
         }
-        ("matmul_tiles", _) => products(&[]),
-        ("matmul_lanes", "product") => products(&[[32, 32], [64, 32], [32, 64]]),
-        ("matmul_lanes", _) => few_rows(),
+        ("matmul_tiles", _) => with_parts(products(&[])),
+        ("matmul_lanes", "product") => with_parts(products(&[[32, 32], [64, 32], [32, 64]])),
+        ("matmul_lanes", _) => with_parts(few_rows()),
         _ => vec![Vec::new()],
     }
 }
@@ -124,6 +129,17 @@ fn products(tiles: &[[u32; 2]]) -> Vec<Constants> {
         all.extend(sets);
     }
     all
+}
+
+/// Adds the launches of several products: of two or three transposed matrices, and of two that a gated unit combines.
+fn with_parts(mut sets: Vec<Constants>) -> Vec<Constants> {
+    let has = |set: &Constants, name, value| set.contains(&(name, value));
+    let can = |set: &&Constants| has(set, "LAYOUT", 0) && has(set, "HAS_RESIDUAL", 0);
+    let alone: Vec<Constants> = sets.iter().filter(can).cloned().collect();
+    sets.extend(times(times(alone.clone(), "PARTS", &[2, 3]), "GATED", &[0]));
+    let plain = alone.into_iter().filter(|set| has(set, "HAS_BIAS", 0));
+    sets.extend(times(times(plain.collect(), "PARTS", &[2]), "GATED", &[1]));
+    sets
 }
 
 fn is_wide(set: &Constants) -> bool {

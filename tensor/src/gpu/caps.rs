@@ -46,8 +46,8 @@ pub struct Caps {
 
 /// Workgroups along one dimension that every device allows.
 pub(super) const MAX_GROUPS: usize = 65_535;
-/// Largest parameters of a kernel in bytes: the limit that WebGPU guarantees for immediates.
-pub(super) const MAX_PARAMS: u32 = 64;
+/// Largest parameters of a kernel in bytes: what Vulkan guarantees for immediates. Devices with less get them in a buffer.
+pub(super) const MAX_PARAMS: u32 = 128;
 
 /// The limits that every kernel needs, at most those that WebGPU guarantees: name, limit of the device, needed limit.
 fn needs(limits: &wgpu::Limits) -> [(&'static str, u32, u32); 5] {

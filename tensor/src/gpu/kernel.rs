@@ -178,6 +178,7 @@ impl Kernel {
         let work = groups.work.unwrap_or(PER_BYTE * bytes);
         let mut recorder = inner.recorder.lock().expect("recorder");
         recorder.record(&compiled.pipeline, &bind, params, groups, work);
+        recorder.counts.bytes += bytes;
         // Only now: recording may have submitted earlier work and begun a new submission.
         for bound in &bindings {
             bound.storage.mark_used(recorder.epoch());

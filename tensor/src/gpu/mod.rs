@@ -132,6 +132,28 @@ impl DeviceFailure {
     }
 }
 
+/// The work that a device was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Batches of dispatches given to the driver.
+    pub submissions: u64,
+    /// Runs of kernels. One that is too long for a submission counts once for each of its parts.
+    pub dispatches: u64,
+    /// Sizes of all buffers that kernels were given. A kernel may use less of a buffer than its size.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// Returns the difference to counts that were read earlier.
+    pub fn since(self, earlier: Counts) -> Counts {
+        Counts {
+            submissions: self.submissions - earlier.submissions,
+            dispatches: self.dispatches - earlier.dispatches,
+            bytes: self.bytes - earlier.bytes,
+        }
+    }
+}
+
 /// Bytes of uploads that may wait in host memory.
 const MAX_PENDING_UPLOAD: u64 = 64 << 20;
 
@@ -220,6 +242,11 @@ impl Gpu {
     /// Whether the device is a software driver on a processor.
     pub fn is_software(&self) -> bool {
         self.0.caps.is_software
+    }
+
+    /// The work recorded since the device was opened.
+    pub fn counts(&self) -> Counts {
+        self.0.recorder.lock().expect("recorder").counts
     }
 
     /// Bytes that tensors hold on the device now, without unused buffers of the pool.
@@ -355,7 +382,7 @@ impl Binding {
         // If the staging buffer failed, recording the copy would invalidate the work recorded before it.
         gpu.take_failure()?;
         let mut recorder = gpu.0.recorder.lock().expect("recorder");
-        recorder.copy_out(self, &staging);
+        recorder.copy(self, &staging, 0);
         recorder.submit();
         drop(recorder);
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -410,11 +437,6 @@ impl Gpu {
         self.0.pool.lock().expect("pool").peak
     }
 
-    /// The number of submissions so far.
-    pub(crate) fn submissions(&self) -> u64 {
-        self.0.recorder.lock().expect("recorder").epoch() - 1
-    }
-
     /// The shader and entry point of each kernel launched so far.
     pub(crate) fn kernels_used(&self) -> Vec<(&'static str, &'static str)> {
         self.0.kernels.used()
@@ -443,6 +465,24 @@ mod tests {
         for (index, caps) in Gpu::list().iter().enumerate() {
             assert!(text.contains(&format!("{index} ({})", caps.name)), "{text}");
         }
+    }
+
+    #[test]
+    fn work_is_counted() {
+        use crate::Tensor;
+        let gpu = Gpu::open(GpuOptions::default()).unwrap();
+        let x = Tensor::from_slice(&gpu, &[1.0; 1000], &[10, 100]);
+        let before = gpu.counts();
+        let y = x.neg().add(&x);
+        // Two tensors, then three, of 4000 bytes.
+        let counts = |submissions, dispatches, bytes| Counts {
+            submissions,
+            dispatches,
+            bytes,
+        };
+        assert_eq!(gpu.counts().since(before), counts(0, 2, 20_000));
+        y.to_vec().unwrap();
+        assert_eq!(gpu.counts().since(before), counts(1, 2, 20_000));
     }
 
     fn small() -> Gpu {

@@ -197,6 +197,52 @@ impl Binding {
         }
     }
 
+    /// The smallest range that contains all of these, and the offset of each in it in words; `None` if they are not of one
+    /// buffer or too far apart for a binding.
+    pub(crate) fn union(all: &[&Binding]) -> Option<(Binding, Vec<usize>)> {
+        let first = all.first()?;
+        let is_shared = |other: &&Binding| Arc::ptr_eq(&other.storage, &first.storage);
+        let offset = all.iter().map(|one| one.offset).min()?;
+        let end = all.iter().map(|one| one.offset + one.size).max()?;
+        let offsets = all.iter().map(|one| ((one.offset - offset) / 4) as usize);
+        let union = Binding {
+            storage: first.storage.clone(),
+            offset,
+            size: end - offset,
+        };
+        let fits = union.size <= first.gpu().caps().max_binding;
+        (fits && all.iter().all(is_shared)).then(|| (union, offsets.collect()))
+    }
+
+    /// Copies of these, one after the other in one buffer; `None` if they do not fit into a binding.
+    pub(crate) fn together(all: &[&Binding]) -> Option<Vec<Binding>> {
+        let gpu = all.first()?.gpu();
+        let room = |one: &&Binding| one.size.next_multiple_of(256);
+        let size = all.iter().map(room).sum();
+        if size > gpu.caps().max_binding {
+            return None;
+        }
+        let storage = gpu.alloc(size).storage;
+        let mut offset = 0;
+        let mut recorder = gpu.0.recorder.lock().expect("recorder");
+        let copy = |one: &&Binding| {
+            let to = Binding {
+                storage: storage.clone(),
+                offset,
+                size: one.size,
+            };
+            offset += room(one);
+            if !gpu.has_failed() {
+                recorder.copy(one, &to.storage.buffer, to.offset);
+            }
+            for storage in [&one.storage, &to.storage] {
+                storage.mark_used(recorder.epoch());
+            }
+            to
+        };
+        Some(all.iter().map(copy).collect())
+    }
+
     /// Buffers are padded, so that kernels can read them as vectors of four.
     pub(super) fn in_full(&self) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding {

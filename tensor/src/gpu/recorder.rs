@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::caps::{MAX_GROUPS, MAX_PARAMS};
-use super::{Binding, Groups};
+use super::{Binding, Counts, Groups};
 
 /// Distance of the parameters of two dispatches in the parameter buffer: the alignment that every device accepts.
 const SLOT: usize = 256;
@@ -33,8 +33,9 @@ pub(super) struct Recorder {
     // The pass must be dropped before the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
+    /// in the submission that is being recorded
     dispatches: usize,
-    submissions: u64,
+    pub(super) counts: Counts,
     /// operations recorded and not yet submitted
     work: u64,
     limit: WorkLimit,
@@ -91,7 +92,7 @@ impl Recorder {
             pass: None,
             encoder: None,
             dispatches: 0,
-            submissions: 0,
+            counts: Counts::default(),
             work: 0,
             limit: WorkLimit::new(fixed),
         }
@@ -99,7 +100,7 @@ impl Recorder {
 
     /// The number of the submission that is being recorded; the first is 1.
     pub(super) fn epoch(&self) -> u64 {
-        self.submissions + 1
+        self.counts.submissions + 1
     }
 
     /// Records a dispatch of `work` operations, in parts if it is too long for one submission. `params` lack the last
@@ -165,18 +166,19 @@ impl Recorder {
         }
         pass.dispatch_workgroups(x, y, 1);
         self.dispatches += 1;
+        self.counts.dispatches += 1;
         self.work += work;
         if self.dispatches == BATCH {
             self.submit();
         }
     }
 
-    pub(super) fn copy_out(&mut self, from: &Binding, to: &wgpu::Buffer) {
+    pub(super) fn copy(&mut self, from: &Binding, to: &wgpu::Buffer, at: u64) {
         self.pass = None;
         let new = || self.device.create_command_encoder(&Default::default());
         let encoder = self.encoder.get_or_insert_with(new);
         let buffer = &from.storage.buffer;
-        encoder.copy_buffer_to_buffer(buffer, from.offset, to, 0, Some(from.size));
+        encoder.copy_buffer_to_buffer(buffer, from.offset, to, at, Some(from.size));
     }
 
     pub(super) fn submit(&mut self) {
@@ -188,7 +190,7 @@ impl Recorder {
             }
             self.limit.submitted(self.work, Instant::now());
             self.queue.submit([encoder.finish()]);
-            self.submissions += 1;
+            self.counts.submissions += 1;
             self.dispatches = 0;
             self.work = 0;
         }
@@ -293,14 +295,14 @@ mod tests {
                 random(&[64], 3),
             );
             let visible = Visibility::tree(&gpu, &[300; 300]);
-            let before = gpu.submissions();
+            let before = gpu.counts();
             let attended = x.attention(&x, &x, &visible, 4, 4).rms_norm(&v, 1e-6);
             let y = attended.matmul_nt(&w);
             let gradients = y.square().mean().backward();
             let tensors = [&w, &v, &x].map(|leaf| gradients.get(leaf).unwrap().clone());
             let values = |t: &crate::Tensor| t.to_vec().unwrap();
             let results: Vec<_> = std::iter::once(&y).chain(&tensors).map(values).collect();
-            (results, gpu.submissions() - before)
+            (results, gpu.counts().since(before).submissions)
         };
         let bits = |results: &[Vec<f32>]| -> Vec<u32> {
             results.iter().flatten().map(|v| v.to_bits()).collect()

@@ -5,13 +5,15 @@
 //! low = scale x Aᵀ        dlow = scale dy B
 //! dx = dy W + dlow A      dA = dlowᵀ x      dB = dyᵀ low      dW = dyᵀ x      dbias = column sums of dy      dresidual = dy
 //!
-//! W + scale B A is never computed. The forward pass has two launches with an adapter and one without.
+//! W + scale B A is never computed. The forward pass has two launches with an adapter and one without. So has that of several
+//! layers with one input, if their matrices lie in one buffer.
 
 use std::ops::Range;
 
-use super::matmul::{Product, ProductLayout};
+use super::matmul::{MoreColumns, Product, ProductLayout};
 use super::weight::{Matrix, Operand};
 use crate::Tensor;
+use crate::gpu::{Bind, Binding};
 
 /// A low-rank adapter (Hu et al. 2021), which adds scale B A to a matrix.
 #[derive(Debug, Clone)]
@@ -107,7 +109,7 @@ impl Matrix {
             let to = piece.rows.start - rows.start..piece.rows.end - rows.start;
             let product = Product {
                 low: low.map(|(lora, low)| (low, up(lora, &piece.rows))),
-                bias,
+                bias: bias.map(|bias| (bias as &dyn Bind, to.start)),
                 residual: apart.as_ref().or(residual),
                 ..Product::new(ProductLayout::Nt, Operand::of(x), piece)
             };
@@ -163,8 +165,67 @@ impl Tensor {
         check_shapes(self, weight, bias, lora, residual);
         let x = self.detach();
         let low = lora.map(|lora| lora.down(&x));
-        let (rows, adapter) = (0..weight.rows(), lora.zip(low.as_ref()));
-        let y = weight.project(&x, rows.clone(), adapter, bias, residual);
+        let adapter = lora.zip(low.as_ref());
+        let y = weight.project(&x, 0..weight.rows(), adapter, bias, residual);
+        let layer = LinearLayer { weight, bias, lora };
+        self.record_linear(&layer, residual, low, y)
+    }
+
+    /// Several linear layers of one input: the values and gradients of [`Tensor::linear`] for each, without a residual. If
+    /// the matrices lie in one buffer ([`Matrix::together`], or trained ones) and the adapters have one rank and scale, the
+    /// forward pass is one launch, and one more for the adapters.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn linears<const N: usize>(&self, layers: [LinearLayer<'_>; N]) -> [Tensor; N] {
+        for layer in &layers {
+            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+        }
+        let Some(stack) = Stack::new(self, &layers) else {
+            return layers.map(|layer| self.linear(layer.weight, layer.bias, layer.lora, None));
+        };
+        let (low, y) = stack.compute(false);
+        let mut lows = low.into_iter();
+        let mut ys = y.into_iter();
+        layers.map(|layer| {
+            let y = ys.next().expect("a result for each layer");
+            self.record_linear(&layer, None, lows.next(), y)
+        })
+    }
+
+    /// silu(x Gᵀ) · (x Uᵀ), the first half of a gated unit: [`Tensor::linears`] and [`Tensor::swiglu`], with the same bits. In
+    /// one launch, and one more for the adapters, if nothing is tracked.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn gated_linear(&self, gate: LinearLayer<'_>, up: LinearLayer<'_>) -> Tensor {
+        let layers = [gate, up];
+        for layer in &layers {
+            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+        }
+        let has_bias = layers.iter().any(|layer| layer.bias.is_some());
+        let is_tracked = self.is_tracked() || layers.iter().any(LinearLayer::is_tracked);
+        let alike = layers[0].weight.rows() == layers[1].weight.rows();
+        let stack = (alike && !has_bias && !is_tracked).then(|| Stack::new(self, &layers));
+        if let Some(stack) = stack.flatten() {
+            return stack.compute(true).1.remove(0);
+        }
+        let [gate, up] = self.linears(layers);
+        gate.swiglu(&up)
+    }
+
+    /// Records `y`, the result of a layer; `low` is scale x Aᵀ.
+    fn record_linear(
+        &self,
+        layer: &LinearLayer<'_>,
+        residual: Option<&Tensor>,
+        low: Option<Tensor>,
+        y: Tensor,
+    ) -> Tensor {
+        let LinearLayer { weight, bias, lora } = *layer;
+        let (x, rows) = (self.detach(), 0..weight.rows());
         let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
         let inputs = [Some(self), residual, bias, a, b, weight.trained()];
         let (weight, lora) = (weight.detach(), lora.map(Lora::detach));
@@ -190,6 +251,167 @@ impl Tensor {
             ]
         })
     }
+}
+
+/// One of several linear layers of an input.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearLayer<'a> {
+    /// (N, K)
+    pub weight: &'a Matrix,
+    /// (N)
+    pub bias: Option<&'a Tensor>,
+    /// The adapter.
+    pub lora: Option<&'a Lora>,
+}
+
+impl LinearLayer<'_> {
+    fn is_tracked(&self) -> bool {
+        let lora = self.lora.map(|lora| [&lora.a, &lora.b]);
+        let tensors = [self.weight.trained(), self.bias].into_iter().flatten();
+        let mut tensors = tensors.chain(lora.into_iter().flatten());
+        tensors.any(Tensor::is_tracked)
+    }
+}
+
+/// Layers of one input whose matrices can be bound at once.
+struct Stack<'a> {
+    x: &'a Tensor,
+    scale: f32,
+    rank: usize,
+    rows: Vec<usize>,
+    /// W of the first layer, and the place of each in its buffer
+    weight: Placed,
+    bias: Option<Placed>,
+    a: Option<Placed>,
+    b: Option<Placed>,
+}
+
+/// The first of several matrices in one buffer, and the places of all.
+struct Placed {
+    first: Operand,
+    at: Vec<usize>,
+}
+
+impl Placed {
+    /// `None` if they do not lie in one buffer, or differ in their columns or format.
+    fn new(all: Vec<Operand>) -> Option<Placed> {
+        let bindings: Vec<&Binding> = all.iter().map(|one| &one.binding).collect();
+        let (binding, words) = Binding::union(&bindings)?;
+        let kind = |one: &Operand| (one.cols, one.step, one.format);
+        let alike = all.iter().all(|one| kind(one) == kind(&all[0]));
+        // In elements.
+        let place = |(one, words): (&Operand, usize)| one.at + words * 4 / one.format.bytes();
+        let at: Vec<usize> = all.iter().zip(words).map(place).collect();
+        let first = Operand {
+            binding,
+            at: at[0],
+            ..all.into_iter().next()?
+        };
+        alike.then_some(Placed { first, at })
+    }
+
+    /// Those of all layers, if each has one; `Some(None)` if none has.
+    fn of(all: impl Iterator<Item = Option<Operand>>) -> Option<Option<Placed>> {
+        let all: Vec<Option<Operand>> = all.collect();
+        match all.iter().all(Option::is_none) {
+            true => Some(None),
+            false => Placed::new(all.into_iter().collect::<Option<_>>()?).map(Some),
+        }
+    }
+}
+
+impl<'a> Stack<'a> {
+    fn new(x: &'a Tensor, layers: &[LinearLayer<'_>]) -> Option<Stack<'a>> {
+        let whole = |layer: &LinearLayer<'_>| {
+            let mut pieces = layer.weight.pieces(0..layer.weight.rows());
+            (pieces.len() == 1).then(|| pieces.remove(0))
+        };
+        let weights = layers.iter().map(whole).collect::<Option<Vec<_>>>()?;
+        let rows = weights.iter().map(|weight| weight.rows.len()).collect();
+        let shape = layers[0].lora.map(|lora| (lora.a.rows(), lora.scale));
+        let is_same =
+            |layer: &LinearLayer<'_>| layer.lora.map(|lora| (lora.a.rows(), lora.scale)) == shape;
+        let (rank, scale) = shape.unwrap_or((0, 1.0));
+        // A launch has up to three parts.
+        let few = x.rows() > 0 && layers.len() <= 3;
+        let can = few && rank.is_multiple_of(4) && layers.iter().all(is_same);
+        let column = |bias: &Tensor| Operand::of(&bias.detach().reshape(&[bias.len(), 1]));
+        let loras = || layers.iter().map(|layer| layer.lora);
+        Some(Stack {
+            x: can.then_some(x)?,
+            scale,
+            rank,
+            rows,
+            weight: Placed::new(weights)?,
+            bias: Placed::of(layers.iter().map(|layer| layer.bias.map(column)))?,
+            a: Placed::of(loras().map(|lora| lora.map(|lora| Operand::of(&lora.a))))?,
+            b: Placed::of(loras().map(|lora| lora.map(|lora| Operand::of(&lora.b))))?,
+        })
+    }
+
+    /// scale x Aᵀ and the result of each layer; if `gated`, one result, silu(first) · second.
+    fn compute(self, gated: bool) -> (Vec<Tensor>, Vec<Tensor>) {
+        let x = self.x;
+        let product = |right: Operand| Product::new(ProductLayout::Nt, Operand::of(x), right);
+        let at = |placed: &Option<Placed>, i: usize| placed.as_ref().map_or(0, |p| p.at[i]);
+        let low = self.a.map(|a| {
+            let ranks = vec![self.rank; self.rows.len()];
+            let (low, parts) = parts(x, &ranks);
+            let more = |i: usize| MoreColumns {
+                rows: self.rank,
+                right_at: a.at[i],
+                up_at: 0,
+                bias_at: 0,
+            };
+            let more: Vec<MoreColumns> = (1..ranks.len()).map(more).collect();
+            let product = Product {
+                alpha: self.scale,
+                more: &more,
+                ..product(a.first)
+            };
+            product.write(&Operand::of(&parts[0]).within(&low));
+            (low, parts)
+        });
+        let ups = self.b.as_ref();
+        let more = |i: usize| MoreColumns {
+            rows: self.rows[i],
+            right_at: self.weight.at[i],
+            up_at: ups.map_or(0, |b| b.at[i]),
+            bias_at: at(&self.bias, i),
+        };
+        let more: Vec<MoreColumns> = (1..self.rows.len()).map(more).collect();
+        let columns = if gated { &self.rows[..1] } else { &self.rows };
+        let (all, ys) = parts(x, columns);
+        let (low, lows) = low.unzip();
+        let first_bias_at = at(&self.bias, 0);
+        let product = Product {
+            low: low.as_ref().zip(self.b.map(|b| b.first)),
+            bias: self
+                .bias
+                .as_ref()
+                .map(|bias| (&bias.first.binding as &dyn Bind, first_bias_at)),
+            more: &more,
+            gated,
+            ..product(self.weight.first)
+        };
+        product.write(&Operand::of(&ys[0]).within(&all));
+        (lows.unwrap_or_default(), ys)
+    }
+}
+
+/// One tensor with a part (M, columns) for each of `columns`, which starts at a multiple of 64; and the parts.
+fn parts(x: &Tensor, columns: &[usize]) -> (Tensor, Vec<Tensor>) {
+    let m = x.rows();
+    let room = |columns: &usize| (m * columns).next_multiple_of(64);
+    let all = Tensor::empty(x.gpu(), &[columns.iter().map(room).sum()]);
+    let mut start = 0;
+    let part = |columns: &usize| {
+        let part = all.window(start..start + m * columns);
+        start += room(columns);
+        part.reshape(&[m, *columns])
+    };
+    let parts = columns.iter().map(part).collect();
+    (all, parts)
 }
 
 #[track_caller]

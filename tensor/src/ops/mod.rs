@@ -21,10 +21,8 @@ pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
 pub(crate) use attention::{WIDEST_FOR_LANES, queries_of_a_block};
 pub(crate) use binary::broadcast;
-pub use linear::Lora;
-pub use probe::Speed;
-pub(crate) use probe::chains;
-pub use rope::Rotations;
+pub use linear::{LinearLayer, Lora};
+pub use rope::{Rotations, Unrotated};
 pub use weight::{Matrix, OutOfRange, Weight, WeightFormat};
 
 /// Threads of a workgroup that reduces values together. A processor runs eight threads in lockstep; with more of them

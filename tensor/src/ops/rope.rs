@@ -6,10 +6,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::gpu::{Bind, Groups, Kernel, params};
+use crate::gpu::{Bind, Binding, Groups, Kernel, params};
 use crate::{Gpu, Indices, Tensor};
 
 const ROTATE: Kernel = Kernel::new("rope", "rotate");
+const ROTATE_BOTH: Kernel = Kernel::new("rope", "rotate_both");
+const ROTATE_AND_STORE: Kernel = Kernel::new("rope", "rotate_and_store");
 
 /// A table of cosines and sines by position, which grows to the largest position used. Clones share it.
 ///
@@ -60,29 +62,167 @@ impl Tensor {
     /// as twice the number of frequencies.
     #[track_caller]
     pub fn rope(&self, positions: &Indices, rotations: &Rotations, heads: usize) -> Tensor {
-        let half = rotations.inverse_frequencies.len();
-        assert!(
-            self.cols() == 2 * heads * half && self.rows() == positions.len(),
-            "rope: {heads} heads of {} channels at {} positions do not fit {:?}",
-            2 * half,
-            positions.len(),
-            self.shape()
-        );
+        let turns = rotations.at(positions, &[(self, heads)]);
+        let y = turns.rotated(self, heads, 1.0);
+        y.recorded("rope", [self], move |dy, _| {
+            [Some(turns.rotated(dy, heads, -1.0))]
+        })
+    }
+}
+
+/// Queries, keys and values of T tokens before their rotation, (T, heads · D) and twice (T, kv_heads · D).
+pub struct Unrotated {
+    /// Queries.
+    pub q: Tensor,
+    /// Keys.
+    pub k: Tensor,
+    /// Values, which are not rotated.
+    pub v: Tensor,
+}
+
+impl Unrotated {
+    /// [`Tensor::rope`] of queries and keys. Results of one [`Tensor::linears`] are rotated in place, so other uses of them
+    /// get rotated values.
+    ///
+    /// # Panics
+    /// As [`Tensor::rope`].
+    #[track_caller]
+    pub fn rope(
+        self,
+        positions: &Indices,
+        rotations: &Rotations,
+        heads: [usize; 2],
+    ) -> [Tensor; 3] {
+        let Unrotated { q, k, v } = self;
+        let turns = rotations.at(positions, &[(&q, heads[0]), (&k, heads[1])]);
+        let Some((buffer, at)) = Binding::union(&[q.binding(), k.binding()]) else {
+            let [q, k] =
+                [(q, heads[0]), (k, heads[1])].map(|(x, h)| x.rope(positions, rotations, h));
+            return [q, k, v];
+        };
+        turns.launch(&ROTATE_BOTH, [&q, &k], heads, [at[1], 0], &[&buffer]);
+        let [q, k] = [(q, heads[0]), (k, heads[1])].map(|(x, heads)| {
+            let turns = turns.clone();
+            let y = x.detach();
+            y.recorded("rope", [&x], move |dy, _| {
+                [Some(turns.rotated(dy, heads, -1.0))]
+            })
+        });
+        [q, k, v]
+    }
+
+    /// Rotates queries and keys, writes keys and values to `rows` of the caches (S, kv_heads · D), and returns the queries.
+    /// For untracked tensors.
+    ///
+    /// # Panics
+    /// As [`Tensor::rope`] and [`Tensor::write_rows`].
+    #[track_caller]
+    pub fn store(
+        self,
+        positions: &Indices,
+        rotations: &Rotations,
+        heads: [usize; 2],
+        rows: &Indices,
+        [keys, values]: [&Tensor; 2],
+    ) -> Tensor {
+        let Unrotated { q, k, v } = &self;
+        let Some((buffer, at)) = Binding::union(&[q.binding(), k.binding(), v.binding()]) else {
+            let [q, k, v] = self.rope(positions, rotations, heads);
+            keys.write_rows(rows, &k);
+            values.write_rows(rows, &v);
+            return q;
+        };
+        keys.check_rows(rows, k);
+        values.check_rows(rows, v);
+        let turns = rotations.at(positions, &[(q, heads[0]), (k, heads[1])]);
+        let buffers: [&dyn Bind; 4] = [&buffer, rows, keys, values];
+        turns.launch(&ROTATE_AND_STORE, [q, k], heads, [at[1], at[2]], &buffers);
+        self.q
+    }
+}
+
+/// The rotations of some tokens.
+#[derive(Clone)]
+struct Turns {
+    positions: Indices,
+    half: usize,
+    table: Tensor,
+}
+
+impl Rotations {
+    /// `tensors` with their numbers of heads must have rows of that size, one for each position.
+    #[track_caller]
+    fn at(&self, positions: &Indices, tensors: &[(&Tensor, usize)]) -> Turns {
+        let half = self.inverse_frequencies.len();
+        for (x, heads) in tensors {
+            assert!(
+                x.cols() == 2 * heads * half && x.rows() == positions.len(),
+                "rope: {heads} heads of {} channels at {} positions do not fit {:?}",
+                2 * half,
+                positions.len(),
+                x.shape()
+            );
+        }
         let Some(host) = positions.host() else {
             panic!("rope: the positions are on the device only; make them with Indices::new")
         };
         let reach = host.iter().max().map_or(0, |last| *last as usize + 1);
-        let table = rotations.reaching(self.gpu(), reach);
-        let positions = positions.clone();
-        let rotate = move |x: &Tensor, sign: f32| {
-            let y = x.empty_like();
-            let count = x.len() / 2;
-            let params = params! { count: u32 = count, heads: u32 = heads, half: u32 = half, sign: f32 = sign };
-            let buffers: [&dyn Bind; 4] = [x, &positions, &table, &y];
-            ROTATE.launch(&[], &buffers, &params, Groups::of(count, 64));
-            y
-        };
-        rotate(self, 1.0).recorded("rope", [self], move |dy, _| [Some(rotate(dy, -1.0))])
+        Turns {
+            positions: positions.clone(),
+            half,
+            table: self.reaching(positions.gpu(), reach),
+        }
+    }
+}
+
+impl Turns {
+    /// A rotated copy of x.
+    fn rotated(&self, x: &Tensor, heads: usize, sign: f32) -> Tensor {
+        let y = x.empty_like();
+        let params = self.params([x.len() / 2, 0], [heads, 0], sign, [0, 0]);
+        let buffers: [&dyn Bind; 4] = [x, &self.positions, &self.table, &y];
+        ROTATE.launch(&[], &buffers, &params, Groups::of(x.len() / 2, 64));
+        y
+    }
+
+    /// Rotates q and k where they are. `buffers` begins with theirs; `at` has the places of k and v in it.
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        tensors: [&Tensor; 2],
+        heads: [usize; 2],
+        at: [usize; 2],
+        buffers: &[&dyn Bind],
+    ) {
+        let counts = tensors.map(|x| x.len() / 2);
+        let own: [&dyn Bind; 3] = [buffers[0], &self.positions, &self.table];
+        let buffers = [&own, &buffers[1..]].concat();
+        let params = self.params(counts, heads, 1.0, at);
+        kernel.launch(
+            &[],
+            &buffers,
+            &params,
+            Groups::of(counts[0] + counts[1], 64),
+        );
+    }
+
+    fn params(
+        &self,
+        counts: [usize; 2],
+        heads: [usize; 2],
+        sign: f32,
+        at: [usize; 2],
+    ) -> impl bytemuck::Pod {
+        params! {
+            count: u32 = counts[0],
+            heads: u32 = heads[0],
+            half: u32 = self.half,
+            sign: f32 = sign,
+            key_count: u32 = counts[1],
+            kv_heads: u32 = heads[1],
+            k_at: u32 = at[0],
+            v_at: u32 = at[1],
+        }
     }
 }
 

@@ -41,6 +41,12 @@ impl Tensor {
     /// is tracked.
     #[track_caller]
     pub fn write_rows(&self, rows: &Indices, values: &Tensor) {
+        self.check_rows(rows, values);
+        launch(&SCATTER, values.len(), self.cols(), &[values, rows, self]);
+    }
+
+    #[track_caller]
+    pub(super) fn check_rows(&self, rows: &Indices, values: &Tensor) {
         assert!(
             !self.is_tracked(),
             "write_rows: the tensor is tracked, and tracked values must not change; detach it"
@@ -63,7 +69,6 @@ impl Tensor {
             let before = std::mem::replace(&mut written[*row as usize], true);
             assert!(!before, "write_rows: row {row} occurs twice");
         }
-        launch(&SCATTER, values.len(), self.cols(), &[values, rows, self]);
     }
 }
 

@@ -23,7 +23,7 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
-    fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
             WeightFormat::F32 => 4,
             WeightFormat::F16 | WeightFormat::Bf16 => 2,
@@ -273,6 +273,14 @@ impl Operand {
         }
     }
 
+    /// The same rows, with the buffer of a tensor that starts where this one does.
+    pub(crate) fn within(self, all: &Tensor) -> Operand {
+        Operand {
+            binding: all.binding().clone(),
+            ..self
+        }
+    }
+
     /// Whether its rows can be read as vectors of four.
     pub(crate) fn is_wide(&self) -> bool {
         self.at.is_multiple_of(4) && self.step.is_multiple_of(4)
@@ -311,6 +319,34 @@ impl Matrix {
             Matrix::Frozen(_) => None,
             Matrix::Trained(tensor) => Some(tensor),
         }
+    }
+
+    /// Copies frozen matrices into one buffer, so that [`Tensor::linears`] computes their products at once; `None` if one of
+    /// them is trained or they are too large for one binding.
+    pub fn together(matrices: Vec<Matrix>) -> Option<Vec<Matrix>> {
+        let frozen = |matrix: &Matrix| match matrix {
+            Matrix::Frozen(weight) if weight.0.shards.len() == 1 => Some(weight.clone()),
+            _ => None,
+        };
+        let weights: Vec<Weight> = matrices.iter().map(frozen).collect::<Option<_>>()?;
+        let bindings: Vec<&Binding> = weights.iter().map(|w| &w.0.shards[0].binding).collect();
+        let copies = Binding::together(&bindings)?;
+        let copy = |(weight, binding): (&Weight, Binding)| {
+            let WeightInner {
+                rows, cols, format, ..
+            } = *weight.0;
+            let shards = vec![Shard {
+                rows: 0..rows,
+                binding,
+            }];
+            Matrix::Frozen(Weight(Arc::new(WeightInner {
+                rows,
+                cols,
+                format,
+                shards,
+            })))
+        };
+        Some(weights.iter().zip(copies).map(copy).collect())
     }
 
     /// The same matrix without a gradient.

@@ -5,6 +5,8 @@ use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_train::record::Record;
 
+use crate::screen::counted;
+
 /// Describes how the episodes to train on are selected.
 pub fn sampling(train: &TrainConfig) -> String {
     let (learn, group) = (train.learn, train.group_size);
@@ -82,9 +84,10 @@ fn valid(play: &PlayMetrics) -> Option<String> {
 }
 
 fn evaluation(eval: &PlayMetrics) -> String {
-    let (episodes, success, mean) = (eval.episodes, eval.success_rate, eval.return_mean);
+    let episodes = counted(eval.episodes, "episode");
+    let (success, mean) = (eval.success_rate, eval.return_mean);
     let valid = valid(eval).map_or(String::new(), |valid| format!(", {valid}"));
-    format!("evaluation on {episodes} episodes: success {success:.3}, return {mean:.3}{valid}")
+    format!("evaluation on {episodes}: success {success:.3}, return {mean:.3}{valid}")
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Pretrain(pretrain) => commands::pretrain::pretrain(device, pretrain),
         Command::Doctor(doctor) => commands::doctor::doctor(device, doctor),
+        Command::Bench(bench) => commands::bench::bench(device, bench),
         Command::Report(report) => commands::report::report(report),
         Command::Watch(watch) => commands::watch::watch(watch),
         Command::Export(export) => commands::export::export(export),

@@ -1,5 +1,6 @@
 //! Progress on standard error: bars on a terminal, occasional plain lines elsewhere.
 
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -7,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use console::{StyledObject, style};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use lapwing_model::sampled_tokens;
 use lapwing_play::Progress;
 use lapwing_train::record::{Record, RecordError, Sink};
 
@@ -100,15 +102,21 @@ impl Terminal {
         self.bars.suspend(print)
     }
 
-    fn show_phase(&self, phase: &Phase) {
+    /// Shows the phase in progress, anew with each tick.
+    fn show_phase(&self) {
         if self.watcher.is_none() {
-            let bar = self.phase.get_or_init(|| {
-                let bar = ProgressBar::new_spinner().with_style(form("{spinner} {wide_msg}"));
+            self.phase.get_or_init(|| {
+                let shared = self.shared.clone();
+                let text = move |_: &ProgressState, to: &mut dyn fmt::Write| {
+                    let text = held(&shared.phase).as_ref().map(Phase::text);
+                    let _ = to.write_str(&text.unwrap_or_default());
+                };
+                let style = form("{spinner} {phase}").with_key("phase", text);
+                let bar = ProgressBar::new_spinner().with_style(style);
                 let bar = self.bars.add(bar);
                 bar.enable_steady_tick(Duration::from_millis(100));
                 bar
             });
-            bar.set_message(phase.text());
         }
     }
 }
@@ -116,21 +124,20 @@ impl Terminal {
 impl Progress for Terminal {
     /// Shows a line such as `rollout 63/100 episodes, 210/s`.
     fn phase(&self, name: &'static str, total: usize, unit: &'static str) {
-        let phase = Phase {
+        *held(&self.shared.phase) = Some(Phase {
             name,
             unit,
             total,
             done: 0,
             started: Instant::now(),
-        };
-        self.show_phase(&phase);
-        *held(&self.shared.phase) = Some(phase);
+            sampled_before: sampled_tokens(),
+        });
+        self.show_phase();
     }
 
     fn done(&self, done: usize) {
         if let Some(phase) = &mut *held(&self.shared.phase) {
             phase.done = done;
-            self.show_phase(phase);
         }
     }
 
@@ -221,22 +228,31 @@ struct Phase {
     total: usize,
     done: usize,
     started: Instant,
+    sampled_before: u64,
 }
 
 impl Phase {
     fn text(&self) -> String {
-        self.text_after(self.started.elapsed())
+        let sampled = sampled_tokens() - self.sampled_before;
+        self.text_after(self.started.elapsed(), sampled)
     }
 
-    fn text_after(&self, elapsed: Duration) -> String {
+    fn text_after(&self, elapsed: Duration, sampled: u64) -> String {
         let (name, unit, done) = (self.name, self.unit, self.done);
+        let seconds = elapsed.as_secs_f64().max(1e-3);
         let mut text = format!("{name} {done}/{} {unit}", self.total);
         if done > 0 {
-            let rate = done as f64 / elapsed.as_secs_f64().max(1e-3);
-            text += &format!(", {}/s", short(rate));
+            text += &format!(", {}/s", short(done as f64 / seconds));
+        }
+        if sampled > 0 && unit != "tokens" {
+            text += &format!(", {} tokens/s", short(sampled as f64 / seconds));
         }
         if elapsed >= MAX_LINE_INTERVAL {
             text += &format!(", for {} s", elapsed.as_secs());
+            let left = seconds * (self.total as f64 / done as f64 - 1.0);
+            if left.is_finite() && left > 0.0 {
+                text += &format!(", about {left:.0} s left");
+            }
         }
         text
     }
@@ -261,19 +277,21 @@ mod tests {
 
     #[test]
     fn a_phase_has_a_count_and_a_rate() {
-        let after = |seconds, done| {
+        let after = |seconds, done, sampled| {
             let phase = Phase {
                 name: "rollout",
                 unit: "episodes",
                 total: 100,
                 done,
                 started: Instant::now(),
+                sampled_before: 0,
             };
-            phase.text_after(Duration::from_secs(seconds))
+            phase.text_after(Duration::from_secs(seconds), sampled)
         };
-        assert_snapshot!(after(0, 0), @"rollout 0/100 episodes");
-        assert_snapshot!(after(3, 63), @"rollout 63/100 episodes, 21/s");
-        assert_snapshot!(after(200, 3), @"rollout 3/100 episodes, 0.01/s, for 200 s");
+        assert_snapshot!(after(0, 0, 0), @"rollout 0/100 episodes");
+        assert_snapshot!(after(3, 63, 630), @"rollout 63/100 episodes, 21/s, 210 tokens/s");
+        assert_snapshot!(after(20, 0, 50), @"rollout 0/100 episodes, 2.5 tokens/s, for 20 s");
+        assert_snapshot!(after(200, 25, 0), @"rollout 25/100 episodes, 0.12/s, for 200 s, about 600 s left");
     }
 
     #[test]

@@ -61,7 +61,9 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     // It is compared with the initial model.
     let examined = succeeds(home, &["eval", "run", "--json"]);
     assert!(
-        examined.err.starts_with("note: plays with run/best\n"),
+        examined
+            .err
+            .starts_with("note: plays with run/best (step 2)\n"),
         "{}",
         examined.err
     );
@@ -223,8 +225,14 @@ fn imitation_writes_a_model() {
     ];
     let ended = succeeds(
         home,
-        &[&imitate[..], &["--set", "train.weights=all"]].concat(),
+        &[
+            &imitate[..],
+            &["--set", "train.weights=all", "--set", "train.lr=1"],
+        ]
+        .concat(),
     );
+    let note = "note: train.lr (--set) has no effect on pretrain: use --lr\n";
+    assert!(ended.err.contains(note), "{}", ended.err);
     let mut lines = ended.out.lines();
     let loss = lines.next().unwrap();
     let numbers: Vec<f64> = loss

@@ -156,7 +156,7 @@ fn kept_episodes_are_imitated() {
     ];
     let ended = succeeds(directory.path(), &keep);
     assert!(
-        ended.out.contains("80 episodes are kept in kept.jsonl."),
+        ended.out.contains("Kept 80 episodes in kept.jsonl."),
         "{}",
         ended.out
     );

@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{Ended, lapwing, lines, run};
+use crate::support::{Ended, copy, golden, json, lapwing, lines, run, succeeds};
 
 #[test]
 fn the_games_are_listed_with_their_options() {
@@ -265,6 +265,64 @@ fn the_doctor_finds_that_this_machine_can_train() {
     assert!(of("gradients")["relative_error"].as_f64().unwrap() < 0.02);
     assert!(of("adapter moves")["tensors"].as_u64().unwrap() > 10);
     assert!(of("speed")["share"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn the_bench_measures_kernels_and_phases() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = json(directory.path(), &["bench", "built-in/", "--json"]);
+    for key in ["title", "device", "ceilings", "forecast"] {
+        assert!(!report[key].is_null(), "{key}: {report}");
+    }
+    let rows = report["rows"].as_array().unwrap();
+    let kinds: std::collections::BTreeSet<&str> = rows
+        .iter()
+        .map(|row| row["name"].as_str().unwrap().split('/').next().unwrap())
+        .collect();
+    let wanted = [
+        "attention",
+        "decode",
+        "head",
+        "optimiser",
+        "prefill",
+        "product",
+        "rows",
+        "update",
+    ];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted);
+    for row in rows {
+        assert!(row["seconds"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["dispatches"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["share"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    fs::write(directory.path().join("old.json"), report.to_string()).unwrap();
+    let arguments = ["bench", "product/built-in/1 row", "--compare", "old.json"];
+    let compared = succeeds(directory.path(), &arguments).out;
+    assert!(compared.starts_with("old: lapwing "), "{compared}");
+    let line = compared.lines().last().unwrap();
+    assert!(line.starts_with("product/built-in/1 row  "), "{compared}");
+    assert!(line.contains("1 -> 1"), "{compared}");
+}
+
+/// A small model takes every phase, and its measurements suffice for a forecast.
+#[test]
+fn the_bench_forecasts_a_training_step() {
+    let directory = tempfile::tempdir().unwrap();
+    copy(&golden("qwen2"), &directory.path().join("model"));
+    let config = directory.path().join("model/config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    // Room for the prompts of the preset.
+    let mut changed: Value = serde_json::from_str(&text).unwrap();
+    changed["max_position_embeddings"] = 2048.into();
+    fs::write(&config, changed.to_string()).unwrap();
+    let arguments = ["bench", "model/", "--model", "model", "--json"];
+    let report = json(directory.path(), &arguments);
+    let forecast = &report["forecast"];
+    let step = "frozen-lake: episodes 100 (25 trained on), turns 8, tokens of a reply 256";
+    assert_eq!(forecast["step"], step);
+    for key in ["alone", "together", "rollout", "update"] {
+        assert!(forecast[key].as_f64().unwrap() > 0.0, "{key}: {forecast}");
+    }
 }
 
 #[test]

@@ -46,6 +46,41 @@ fn error(home: &Path, arguments: &[&str], code: i32) -> String {
     ended.err
 }
 
+/// A game that fails before the first save. The run starts again with other values, which its config.toml has from then on.
+#[test]
+fn a_run_that_saved_nothing_starts_again_with_the_values_given() {
+    let home = home();
+    let home = home.path();
+    let sound = fs::read_to_string(home.join("game.py")).unwrap();
+    let at = "        right = ";
+    let broken = sound.replace(at, &format!("        sys.exit(3)\n{at}"));
+    fs::write(home.join("game.py"), broken).unwrap();
+    let train = [&["train", "--out", "run"], &SMALL[..], &DOCS[..]].concat();
+    let failed = run(home, &train);
+    assert_eq!(failed.code, 1, "{}", failed.err);
+    let note = "nothing was saved yet: --resume starts again\n";
+    assert!(failed.err.contains(note), "{}", failed.err);
+
+    fs::write(home.join("game.py"), sound).unwrap();
+    let other = [
+        "train.lr=0.25",
+        "policy.reply=tags",
+        "policy.max_new_tokens=16",
+    ];
+    let other: Vec<&str> = other.iter().flat_map(|set| ["--set", set]).collect();
+    let resume = ["train", "--resume", "run", "--steps", "1"];
+    let again = succeeds(home, &[&resume[..], &other].concat());
+    let unread = "Nothing was learned: most replies could not be read (unreadable in `lapwing help health-checks`).";
+    assert!(again.out.contains(unread), "{}", again.out);
+    let config = fs::read_to_string(home.join("run/config.toml")).unwrap();
+    for line in ["lr = 0.25\n", "steps = 1\n", "reply = \"tags\"\n"] {
+        assert!(config.contains(line), "{config}");
+    }
+    assert_eq!(json(home, &["runs", ".", "--json"])[0]["state"], "done");
+    // The values in force are those of the checkpoint.
+    succeeds(home, &["train", "--resume", "run", "--steps", "2"]);
+}
+
 #[test]
 fn the_environment_of_the_docs_is_played() {
     let home = home();

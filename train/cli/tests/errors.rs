@@ -90,6 +90,31 @@ fn runs(directory: &Path) {
 }
 
 const COMMAND_LINE: &[Row] = &[
+    row(
+        "nothing to measure has the name",
+        nothing,
+        &["bench", "prodct"],
+    ),
+    row(
+        "a forecast without a model",
+        nothing,
+        &["bench", "--preset", "snake-paper"],
+    ),
+    row(
+        "a comparison with a missing result",
+        nothing,
+        &["bench", "--compare", "old.json"],
+    ),
+    row(
+        "a comparison with another file",
+        input!("[1]"),
+        &["bench", "--compare", "in.json"],
+    ),
+    row(
+        "a comparison with a result of another version",
+        input!(r#"{"format": 0}"#),
+        &["bench", "--compare", "in.json"],
+    ),
     row("an unknown command", nothing, &["trian"]),
     row("an unknown option", nothing, &["train", "--stpes", "5"]),
     row(
@@ -99,6 +124,11 @@ const COMMAND_LINE: &[Row] = &[
     ),
     row("a misspelt preset", nothing, &["train", "frozen-lak"]),
     row("an unknown preset", nothing, &["play", "pong"]),
+    row(
+        "a file without its ending",
+        mine!("base = \"snake\"\n"),
+        &["train", "mine"],
+    ),
     row(
         "a word in place of a number",
         nothing,
@@ -128,6 +158,33 @@ const COMMAND_LINE: &[Row] = &[
         &["train", "--set", "train.lr", "1"],
     ),
     row("a value without a key", nothing, &["train", "--set", "=3"]),
+    row(
+        "a negative number of episodes",
+        nothing,
+        &["eval", "--episodes", "-1"],
+    ),
+    row(
+        "a game that is not one, as an option",
+        nothing,
+        &["train", "--game", "exec:"],
+    ),
+    row(
+        "a command without exec:",
+        nothing,
+        &["play", "python3 game.py"],
+    ),
+    row(
+        "a text in place of a run",
+        nothing,
+        &[
+            "generate",
+            "Once upon a time",
+            "--model",
+            "model",
+            "--prompt",
+            "a",
+        ],
+    ),
     row(
         "another seed for a resumed run",
         new_run,
@@ -203,7 +260,7 @@ const COMMAND_LINE: &[Row] = &[
         &["train", "--lr", "0.1"],
     ),
     row(
-        "another one, close to one of ours",
+        "another one, with two meanings",
         nothing,
         &["train", "--episodes", "3"],
     ),
@@ -366,14 +423,19 @@ const CONFIG: &[Row] = &[
         ],
     ),
     row(
-        "a batch too small for a reply",
+        "a batch of no tokens",
         nothing,
-        &["train", "--set", "train.tokens_per_batch=1"],
+        &["train", "--set", "train.tokens_per_batch=0"],
     ),
     row(
         "a training temperature of 0",
         nothing,
         &["train", "--set", "policy.temperature=0"],
+    ),
+    row(
+        "a reply longer than the model's texts",
+        nothing,
+        &["train", "--set", "policy.max_new_tokens=8192"],
     ),
     row("a rank of 0", nothing, &["train", "--set", "lora.rank=0"]),
     row(
@@ -411,6 +473,26 @@ const FILES: &[Row] = &[
         &["train", "mine.toml"],
     ),
     row(
+        "a text without quotes",
+        mine!("base = frozen-lake\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "a semicolon after a value",
+        mine!("[train]\nsteps = 3;\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "a base below a heading",
+        mine!("[game]\nbase = \"snake\"\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "a misspelt key of the base",
+        mine!("bse = \"snake\"\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
         "a key twice",
         mine!("[train]\nlr = 1\nlr = 2\n"),
         &["train", "mine.toml"],
@@ -418,6 +500,16 @@ const FILES: &[Row] = &[
     row(
         "an unknown key",
         mine!("[train]\nlearning_rate = 1\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "an option of the game in another section",
+        mine!("game.actions = [\"left\"]\n"),
+        &["train", "mine.toml"],
+    ),
+    row(
+        "a heading above keys of other sections",
+        mine!("[model]\ngame.name = \"snake\"\n"),
         &["train", "mine.toml"],
     ),
     row(
@@ -628,6 +720,27 @@ const MODELS: &[Row] = &[
         "an adapter in place of a model",
         adapter,
         &["train", "--model", "adapter"],
+    ),
+    row(
+        "a run in place of a model, to generate",
+        new_run,
+        &["generate", "--model", "run", "--prompt", "a"],
+    ),
+    row(
+        "an adapter in place of a model, to score",
+        adapter,
+        &["score", "--model", "adapter", "--text", "a"],
+    ),
+    row("a model in place of a run", model, &["serve", "model"]),
+    row(
+        "an adapter in place of a run",
+        adapter,
+        &["score", "adapter", "--text", "a"],
+    ),
+    row(
+        "an empty name of a model",
+        nothing,
+        &["train", "--model", ""],
     ),
     row(
         "a directory without a config",
@@ -859,7 +972,7 @@ const RUNS: &[Row] = &[
         },
         &["report", "run", "--out", "notes.html"],
     ),
-    row("a missing directory of runs", nothing, &["runs"]),
+    row("a missing directory of runs", nothing, &["runs", "lakes"]),
     row(
         "a run and another adapter",
         new_run,
@@ -1033,6 +1146,14 @@ macro_rules! template {
     };
 }
 
+/// An environment that only starts.
+const GAME: &str = r#"
+import json
+session = json.loads(input())["session"]
+data = {"observation": "P", "reward": None, "done": False}
+print(json.dumps({"session": session, "type": "observation", "data": data}), flush=True)
+input()
+"#;
 const MINE: &[&str] = &["play", "--set", "policy.templates=[\"mine.jinja\"]"];
 
 const PLAYERS: &[Row] = &[
@@ -1171,6 +1292,37 @@ const PLAYERS: &[Row] = &[
             "random",
             "--game",
             "exec:lift.py",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
+    ),
+    row(
+        "a script without its interpreter",
+        |directory| write(directory, "game.py", GAME),
+        &[
+            "play",
+            "--player",
+            "random",
+            "--game",
+            "exec:./game.py",
+            "--set",
+            "game.options.actions=[\"go\"]",
+        ],
+    ),
+    row(
+        "an environment to pretrain on",
+        mine!("[game]\nname = \"exec:./game\"\noptions.actions = [\"go\"]\n"),
+        &["pretrain", "mine.toml", "--out", "base"],
+    ),
+    row(
+        "a scripted player of an environment",
+        |directory| write(directory, "game.py", GAME),
+        &[
+            "play",
+            "--player",
+            "scripted",
+            "--game",
+            "exec:python3 game.py",
             "--set",
             "game.options.actions=[\"go\"]",
         ],

@@ -90,12 +90,13 @@ fn what_was_tested_and_why_nothing_was_learned_are_true() {
     let trained = succeeds(home.path(), &[&SMALL[..], &settings].concat());
     for told in [
         "critic.warmup (the default) is 5, not below train.steps, which is 1",
-        "of the scenes drawn, none or all are in the held-out fifth",
+        "note: of the scenes drawn, none or all are in the held-out fifth",
     ] {
         assert!(trained.err.contains(told), "{}", trained.err);
     }
     for told in [
         "test on training scenes, drawn apart from the evaluations:\n",
+        "The best adapter (step 0, before training, return ",
         "Nothing was learned: critic.warmup is not below train.steps, so only the critic was trained.",
     ] {
         assert!(trained.out.contains(told), "{}", trained.out);
@@ -154,7 +155,9 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
     // A run is evaluated with its best adapter, which is noted.
     let examined = succeeds(home, &["eval", "my run", "--json"]);
     assert!(
-        examined.err.starts_with("note: plays with my run/best\n"),
+        examined
+            .err
+            .starts_with("note: plays with my run/best (step "),
         "{}",
         examined.err
     );
@@ -265,6 +268,8 @@ fn a_config_keeps_absolute_paths_and_unused_variables_are_noted() {
 fn the_next_directory_and_the_merged_weights_are_named() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
+    let none = "note: there is no run in runs; `lapwing train` makes runs/NAME-1\n";
+    assert_eq!(succeeds(home, &["runs"]).err, none);
     fs::create_dir_all(home.join("runs/frozen-lake-1")).unwrap();
     let dry = succeeds(home, &["train", "--dry-run"]);
     let end = "kept in runs/frozen-lake-2\n";

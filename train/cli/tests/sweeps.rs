@@ -278,7 +278,7 @@ fn a_killed_sweep_is_continued() {
     let second = run(home, &["sweep", "trial.toml"]);
     assert_eq!(second.code, 1);
     assert_snapshot!(second.err, @"error: sweeps/trial is in use by another lapwing: wait until it is done");
-    let watched = succeeds(home, &["watch", "sweeps/trial", "--once"]).out;
+    let watched = succeeds(home, &["watch", "sweeps", "--once"]).out;
     assert!(watched.starts_with("sweeps/trial: running\n"), "{watched}");
     assert!(
         watched.contains("\naaw seed-1  ") && watched.contains("/100000  "),

@@ -1,5 +1,6 @@
-//! Sweeps and their statistics, reports, exports, the device self-test, and pretraining of the built-in base model.
+//! Sweeps and their statistics, reports, exports, the device self-test, benchmarks, and pretraining of the built-in base model.
 
+pub mod bench;
 mod csv;
 pub mod doctor;
 pub mod export;

@@ -99,9 +99,9 @@ lapwing_env::options! {
     measure: bool = false;
     /// Seed of all random numbers, 0 to 2^63 - 1.
     seed: u64 = 1;
-    /// Tokens that go through the model at once in an update (a micro-batch), more than `policy.max_new_tokens`. Limits the
-    /// memory; changes results only by rounding. 8192: our choice.
-    tokens_per_batch: usize = 8192;
+    /// Tokens that go through the model at once in an update (a micro-batch); a longer turn goes alone. Limits the memory;
+    /// changes results only by rounding. 8192: our choice.
+    tokens_per_batch: usize = 8192, in Whole(1, 1 << 24);
 }
 
 /// Which weights are trained.

@@ -165,8 +165,7 @@ lapwing_env::options! {
     /// The largest relative change of the temperature in a step. 0.05: our choice. No effect with
     /// `spread = 0`.
     temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
-    /// The maximum number of tokens of a reply, less than `train.tokens_per_batch`. 256 leaves room for a few sentences of
-    /// reasoning.
+    /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
     max_new_tokens: usize = 256, in Whole(1, 1 << 24);
     /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
     format_penalty: f64 = 1.0, in Real(0.0, f64::MAX);

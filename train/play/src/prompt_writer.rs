@@ -1,6 +1,6 @@
 //! Writes the prompts of a game and parses the replies: the template T of the paper.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lapwing_env::Scenario;
 use lapwing_model::{Jinja, JinjaError, JinjaErrorKind, JinjaOptions, Message, read_text};
@@ -194,7 +194,8 @@ impl PromptWriter {
 
 impl PromptTemplate {
     fn parse(path: PathBuf, text: String) -> Result<PromptTemplate, PlayError> {
-        check_blocks(&path, &text)?;
+        let checked = check_blocks(&text, &blocks(USUAL));
+        checked.map_err(|e| PlayError::Prompt(format!("{}: {e}", path.display())))?;
         let mut jinja = Jinja::new(JinjaOptions {
             max_instructions: FUEL,
             max_output: MAX_PROMPT,
@@ -235,14 +236,11 @@ impl PromptTemplate {
 }
 
 /// An unknown block would be ignored silently.
-fn check_blocks(path: &Path, text: &str) -> Result<(), PlayError> {
-    let (path, known) = (path.display(), blocks(USUAL));
+pub(crate) fn check_blocks(text: &str, known: &[&str]) -> Result<(), String> {
+    let names = known.join(", ");
     match blocks(text).into_iter().find(|name| !known.contains(name)) {
         None => Ok(()),
-        Some(name) => Err(PlayError::Prompt(format!(
-            "{path}: there is no part called {name:?}; the blocks are {}",
-            known.join(", ")
-        ))),
+        Some(name) => Err(format!("there is no block `{name}`; they are {names}")),
     }
 }
 

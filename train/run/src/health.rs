@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::record::metrics::{Warning, now};
 use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::ReplyForm;
+use lapwing_play::{ReplyForm, UnreadReason};
 
 /// The number of steps that the checks remember.
 const MEMORY: usize = 50;
@@ -35,6 +35,8 @@ pub struct HealthChecks {
     warned: HashMap<String, usize>,
     /// updates dropped since the last one that was made
     dropped: usize,
+    /// the words of the game's actions
+    pub(crate) actions: Vec<String>,
 }
 
 /// A finding: the check, its number, and the text.
@@ -153,24 +155,22 @@ impl HealthChecks {
         if valid >= 0.5 {
             return None;
         }
-        let turns = groups
-            .iter()
-            .flat_map(|g| &g.episodes)
-            .flat_map(|e| &e.turns);
-        let reply = turns
-            .filter(|turn| turn.action.is_none())
-            .map(|turn| &turn.text)
-            .next();
-        let said: String = reply
-            .into_iter()
-            .flat_map(|text| text.chars())
-            .take(200)
-            .collect();
+        let episodes = groups.iter().flat_map(|group| &group.episodes);
+        let mut turns = episodes.flat_map(|episode| &episode.turns);
+        let turn = turns.find(|turn| turn.action.is_none());
+        let said = turn.map_or("", |turn| &turn.text);
+        let said: String = said.chars().take(200).collect();
         let wanted = config.policy.reply.wanted();
+        let cure = match turn.and_then(|turn| turn.unread) {
+            Some(UnreadReason::UnknownWord) => {
+                format!("of the actions {} it names none: ", self.actions.join(", "))
+            }
+            _ => "choose the form of reply that the model can give, give it more tokens (policy.max_new_tokens), ".to_owned(),
+        };
         let share = 100.0 * (1.0 - valid);
         let text = format!(
-            "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; choose the form of \
-             reply that the model can give, or give it more tokens (policy.max_new_tokens)"
+            "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; \
+             {cure}let the model imitate recorded episodes first (`lapwing pretrain --from`), or use another one"
         );
         Some(("unreadable", valid, text))
     }
@@ -331,6 +331,7 @@ mod tests {
     fn told_of(config: Config, steps: usize, bad: impl Fn(&mut StepMetrics)) -> Vec<Warning> {
         let turn = Turn {
             text: "I go\nright".to_owned(),
+            unread: (config.policy.reply == ReplyForm::Word).then_some(UnreadReason::UnknownWord),
             ..Turn::default()
         };
         let episode = Episode {
@@ -341,7 +342,10 @@ mod tests {
             episodes: vec![episode],
             ..Group::default()
         };
-        let mut checks = HealthChecks::default();
+        let mut checks = HealthChecks {
+            actions: vec!["left".to_owned(), "right".to_owned()],
+            ..HealthChecks::default()
+        };
         let mut said = Vec::new();
         for number in 1..=2 * steps {
             let mut step = good(number);
@@ -367,9 +371,12 @@ mod tests {
     fn each_sees_what_it_is_there_for() {
         let mut twice = Config::default();
         (twice.train.passes, twice.train.ratio) = (2, Ratio::Turn);
+        let mut word = Config::default();
+        word.policy.reply = ReplyForm::Word;
         let all = [
             told(20, |step| step.updates_dropped = 1),
             told(20, |step| step.play.valid_action_rate = 0.25),
+            told_of(word, 20, |step| step.play.valid_action_rate = 0.25),
             told(20, |step| step.play.valid_action_rate = 0.625),
             told(20, |step| replies(step).reply_cut_rate = 0.5),
             told(20, |step| step.learned = None),

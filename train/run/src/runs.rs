@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::config::PathKind;
+
 /// Returns what to give in place of a path that is not a run: the runs below it, if there are any.
 pub(crate) fn wanted(path: &Path) -> String {
     let runs = runs_in(path);
@@ -11,10 +13,14 @@ pub(crate) fn wanted(path: &Path) -> String {
         names.truncate(5);
         names.push("...".into());
     }
-    match &*names.join(", ") {
-        "" => "wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it"
-            .to_owned(),
-        names => format!("it holds {names}; give one of them"),
+    match (PathKind::of(path), &*names.join(", ")) {
+        (PathKind::Model, _) => "it is a model, which is given with --model".to_owned(),
+        (PathKind::Adapter, _) => "it is an adapter, which is given with --adapter".to_owned(),
+        (_, "") => {
+            "wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it"
+                .to_owned()
+        }
+        (_, names) => format!("it holds {names}; give one of them"),
     }
 }
 

@@ -61,6 +61,20 @@ pub struct State<L = LanguageLearner> {
     pub best: Option<Best>,
 }
 
+/// Checks that the learner of a config has a language model.
+///
+/// # Errors
+/// If it has none.
+pub fn check_language(config: &Config) -> Result<(), Error> {
+    if config.learner.has_language() {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "learner = \"{}\" has no language model: only train, eval and play can use its network",
+        config.learner.name()
+    )))
+}
+
 impl State {
     /// Reads all files, plans the memory, and loads. Reports its progress to `progress`. Only models of the Hugging
     /// Face hub need `hub`.
@@ -94,13 +108,7 @@ impl State {
         purpose: RunPurpose,
         progress: &dyn Progress,
     ) -> Result<State, Error> {
-        if !config.learner.has_language() {
-            let problem = format!(
-                "learner = \"{}\" has no language model: train, eval and play take such a run, and nothing else does",
-                config.learner.name()
-            );
-            return Err(Error::Unusable(problem));
-        }
+        check_language(&config)?;
         config.game = GameConfig::of(&*scenarios[0]);
         let trains = purpose == RunPurpose::Train;
         let whole = trains && config.train.weights == Weights::All;

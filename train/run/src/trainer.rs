@@ -45,7 +45,10 @@ pub fn train<L: Learner>(
         // checkpoint is better than the current state.
         match clean && !error.is_divergence() && save(state, run).is_ok() {
             true => progress.line(&format!("saved as it is, at step {}", state.step)),
-            false => progress.line("the last save is kept"),
+            false => progress.line(match checkpoint::latest(run.path()).0 {
+                Some(_) => "the last save is kept",
+                None => "nothing was saved yet: --resume starts again",
+            }),
         }
     })
 }
@@ -70,7 +73,10 @@ pub fn resume<L: Learner>(
         (Some(saved), _) => saved,
         (None, Some(error)) => return Err(error.into()),
         // The run stopped before its first checkpoint.
-        (None, None) => return Ok(run.restart()?),
+        (None, None) => {
+            run.restart()?;
+            return Ok(run.keep_config(&state.config)?);
+        }
     };
     let bytes = saved.header.bytes;
     let latest = snapshot_of(state, saved)?;
@@ -111,6 +117,7 @@ fn steps<L: Learner>(
     clean: &mut bool,
 ) -> Result<TrainingEnd, Error> {
     let mut checks = HealthChecks::default();
+    checks.actions = state.learner.game().0.actions().to_vec();
     run.records()?.iter().for_each(|past| checks.recall(past));
     let mut saved = Instant::now();
     loop {

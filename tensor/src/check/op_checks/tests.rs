@@ -224,7 +224,7 @@ fn every_kernel_is_right_in_parts() {
                 .unwrap_or_else(|wrong| panic!("{check:?}: {wrong}"));
         }
     }
-    let (whole, parts) = (whole.submissions(), parts.submissions());
+    let (whole, parts) = (whole.counts().submissions, parts.counts().submissions);
     assert!(
         parts > 2 * whole,
         "{parts} submissions, {whole} without a limit"

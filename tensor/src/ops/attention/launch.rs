@@ -82,14 +82,25 @@ impl Sizes {
         inputs: [&Tensor; 3],
         others: [&Tensor; N],
     ) {
-        let walk = visible.by_query(self.queries_together, self.shader == LANES);
+        let (is_forward, sharing) = (entry == "forward", self.heads / self.kv_heads);
+        let (mut together, mut heads_together) = (self.queries_together, self.heads_together);
+        let mut constants = self.constants(self.queries_together).to_vec();
+        if self.shader == LANES && is_forward {
+            // With few queries, threads of one workgroup take the heads that see the same keys. No bit depends on it.
+            let packed = self.queries.div_ceil((8 / sharing).max(1));
+            if sharing <= 8 && packed <= self.queries.div_ceil(8) * sharing {
+                (together, heads_together) = (8 / sharing, sharing);
+            }
+            constants.push(("HEADS", heads_together as u32));
+        }
+        let walk = visible.by_query(together, self.shader == LANES);
         let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
         buffers.push(&walk.words);
         buffers.extend(others.map(|x| x as &dyn Bind));
-        let groups = walk.blocks * self.heads / self.heads_together;
-        let work = walk.met * self.queries_together * self.heads * self.head_size * WORK;
+        let groups = walk.blocks * self.heads / heads_together;
+        let work = walk.met * together * self.heads * self.head_size * WORK;
         Kernel::new(self.shader, entry).launch(
-            &self.constants(self.queries_together),
+            &constants,
             &buffers,
             &self.params(groups, 0),
             Groups::count(groups).work(work),

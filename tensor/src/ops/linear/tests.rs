@@ -31,6 +31,51 @@ proptest! {
     }
 
     #[test]
+    fn layers_computed_together_have_the_bits_of_each_alone(
+        m in prop_oneof![1usize..20, 20usize..80], rows in [length(), length(), length()], k in length(),
+        r in select(vec![0, 4, 6, 20]), has_bias: bool, seed: u64,
+    ) {
+        let gpu = gpu();
+        let random = |shape: &[usize]| Array::random(shape, seed, -1.0..1.0).tensor(&gpu);
+        let together = |shapes: [[usize; 2]; 3]| Tensor::together(&shapes.map(|shape| random(&shape)));
+        let (a, b) = (together([[r, k]; 3]), together(rows.map(|n| [n, r])));
+        let bias: Vec<Tensor> = together(rows.map(|n| [1, n])).iter().map(|b| b.reshape(&[b.len()])).collect();
+        let loras = [0, 1, 2].map(|i| Lora { a: a[i].clone(), b: b[i].clone(), scale: SCALE });
+        let frozen = |n: usize| {
+            let values = Array::random(&[n, k], seed, -1.0..1.0).to_f32();
+            Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, WeightFormat::Bf16))
+        };
+        let weights = Matrix::together(rows.map(frozen).into()).unwrap();
+        let half = |seed: u64| {
+            let values = Array::random(&[rows[0], k], seed, -1.0..1.0).to_f32();
+            Matrix::Frozen(Weight::from_f32(&gpu, &values, rows[0], k, WeightFormat::Bf16))
+        };
+        let beside = Matrix::together(vec![half(seed), half(!seed)]).unwrap();
+        let layer = |i: usize| LinearLayer {
+            weight: &weights[i],
+            bias: has_bias.then_some(&bias[i]),
+            lora: (r > 0).then_some(&loras[i]),
+        };
+        let x = random(&[m, k]);
+        let bits = |t: &Tensor| t.to_vec().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let alone = |layer: LinearLayer<'_>| x.linear(layer.weight, layer.bias, layer.lora, None);
+        with_each_variant(|_| {
+            let layers = [0, 1, 2].map(layer);
+            assert!(Stack::new(&x, &layers).is_some() == r.is_multiple_of(4));
+            let together = x.linears(layers);
+            for (i, y) in together.iter().enumerate() {
+                assert!(bits(y) == bits(&alone(layer(i))), "layer {i}");
+            }
+            // A second layer with as many rows as the first.
+            let up = LinearLayer { weight: &beside[1], ..layer(0) };
+            let gate = LinearLayer { weight: &beside[0], ..layer(0) };
+            let gated = x.gated_linear(gate, up);
+            let wanted = alone(gate).swiglu(&alone(up));
+            assert!(bits(&gated) == bits(&wanted), "gated");
+        });
+    }
+
+    #[test]
     fn a_trained_matrix_gets_its_gradient(m in length(), n in length(), k in length(), seed: u64) {
         let mut inputs = inputs(m, n, k, 4, seed);
         inputs.push(Array::random(&[n, k], seed, -1.0..1.0));

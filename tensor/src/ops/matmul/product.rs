@@ -44,8 +44,7 @@ fn large() -> usize {
     LARGE
 }
 
-/// One launch: y (m, n) = alpha left right + low up + bias + residual. The bias has an element for each stored column of
-/// y and is read from the offset of y; the residual is stored like y.
+/// One launch: y (m, n) = alpha left right + low up + bias + residual. The residual is stored like y.
 pub(crate) struct Product<'a> {
     pub(crate) layout: ProductLayout,
     pub(crate) left: Operand,
@@ -53,8 +52,22 @@ pub(crate) struct Product<'a> {
     pub(crate) alpha: f32,
     /// low (m, r), and up with the layout of `right`
     pub(crate) low: Option<(&'a Tensor, Operand)>,
-    pub(crate) bias: Option<&'a Tensor>,
+    /// the bias, and the place of its first element
+    pub(crate) bias: Option<(&'a dyn Bind, usize)>,
     pub(crate) residual: Option<&'a Tensor>,
+    /// up to two more products with `left`, without a residual, in the layout `Nt`
+    pub(crate) more: &'a [MoreColumns],
+    /// y = silu(first product) · second product, for two products of one size without a bias
+    pub(crate) gated: bool,
+}
+
+/// Another product of a launch: rows of `right`, and the places of its matrices in the buffers of the first product. Its part
+/// of y, as its low-rank term, starts at the next multiple of 64 behind that of the product before.
+pub(crate) struct MoreColumns {
+    pub(crate) rows: usize,
+    pub(crate) right_at: usize,
+    pub(crate) up_at: usize,
+    pub(crate) bias_at: usize,
 }
 
 /// A kernel with the rows and columns of the tile of a workgroup.
@@ -79,7 +92,25 @@ impl<'a> Product<'a> {
             low: None,
             bias: None,
             residual: None,
+            more: &[],
+            gated: false,
         }
+    }
+
+    /// How many tiles of `width` columns are beside each other.
+    fn tiles_across(&self, width: usize) -> usize {
+        let [_, n, _] = self.size();
+        let more = self.more.iter().map(|other| other.rows.div_ceil(width));
+        match self.gated {
+            true => (2 * n).div_ceil(width),
+            false => n.div_ceil(width) + more.sum::<usize>(),
+        }
+    }
+
+    /// The columns of all products.
+    fn columns(&self) -> usize {
+        let [_, n, _] = self.size();
+        n + self.more.iter().map(|other| other.rows).sum::<usize>()
     }
 
     /// m, n and k
@@ -119,7 +150,7 @@ impl<'a> Product<'a> {
                 constants: 0,
             },
         };
-        let tiles = m.div_ceil(tile.height) * n.div_ceil(tile.width);
+        let tiles = m.div_ceil(tile.height) * self.tiles_across(tile.width);
         let slice = match self.layout {
             ProductLayout::Tn => slice_length(k, usize::div_ceil(tile.wanted_groups, tiles.max(1))),
             ProductLayout::Nt | ProductLayout::Nn => k.max(1),
@@ -143,14 +174,17 @@ impl<'a> Product<'a> {
 
     /// Whether y can be written as vectors of four.
     fn has_wide_y(&self, y: &Operand) -> bool {
-        y.is_wide() && self.size()[1].is_multiple_of(4)
+        let rows = self.more.iter().map(|other| other.rows);
+        let mut columns = rows.chain([self.size()[1]]);
+        y.is_wide() && columns.all(|n| n.is_multiple_of(4))
     }
 
     /// The kernel for processors. Larger tiles need fewer loads per element, but load surplus rows too: with one row in a tile
     /// of 32, nearly all of them. Gradients of weights have few rows. Lengths that are not multiples of four are rare and use
     /// one tile, to compile fewer kernels.
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
-        let [m, n, k] = self.size();
+        let [m, _, k] = self.size();
+        let n = self.columns();
         let tile = |height, width| Tile {
             kernel: LANES,
             height,
@@ -174,7 +208,8 @@ impl<'a> Product<'a> {
                 ..tile(height, 32)
             };
         }
-        match n.is_multiple_of(64) {
+        let mut rows = self.more.iter().map(|other| other.rows);
+        match n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32)) {
             true => tile(32, 64),
             false if m > 32 => tile(64, 32),
             false => tile(32, 32),
@@ -184,7 +219,11 @@ impl<'a> Product<'a> {
     fn launch(&self, tile: &Tile, groups: usize, slice: usize, y: &Operand, y_slice: usize) {
         let [m, n, k] = self.size();
         let low = self.low.as_ref();
-        let rank = low.map_or(0, |(low, _)| low.cols());
+        let rank = low.map_or(0, |(_, up)| match self.layout {
+            ProductLayout::Nt => up.cols,
+            ProductLayout::Nn | ProductLayout::Tn => up.rows.len(),
+        });
+        let more = |i: usize, number: fn(&MoreColumns) -> usize| self.more.get(i).map_or(0, number);
         let params = params! {
             m: u32 = m,
             n: u32 = n,
@@ -201,6 +240,15 @@ impl<'a> Product<'a> {
             slice: u32 = slice,
             y_slice: u32 = y_slice,
             alpha: f32 = self.alpha,
+            bias_at: u32 = self.bias.map_or(0, |(_, at)| at),
+            n_1: u32 = more(0, |p| p.rows),
+            right_at_1: u32 = more(0, |p| p.right_at),
+            up_at_1: u32 = more(0, |p| p.up_at),
+            bias_at_1: u32 = more(0, |p| p.bias_at),
+            n_2: u32 = more(1, |p| p.rows),
+            right_at_2: u32 = more(1, |p| p.right_at),
+            up_at_2: u32 = more(1, |p| p.up_at),
+            bias_at_2: u32 = more(1, |p| p.bias_at),
         };
         let mut constants = vec![
             ("LAYOUT", self.layout as u32),
@@ -213,6 +261,10 @@ impl<'a> Product<'a> {
         ];
         let of_tile = [("HEIGHT", tile.height as u32), ("WIDTH", tile.width as u32)];
         constants.extend(&of_tile[..tile.constants]);
+        if !self.more.is_empty() {
+            let parts = 1 + self.more.len() as u32;
+            constants.extend([("PARTS", parts), ("GATED", self.gated.into())]);
+        }
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
@@ -221,10 +273,10 @@ impl<'a> Product<'a> {
             &y.binding,
             low.map_or(left, |(low, _)| *low),
             low.map_or(left, |(_, up)| &up.binding),
-            self.bias.map_or(left, |bias| bias),
+            self.bias.map_or(left, |(bias, _)| bias),
             self.residual.map_or(left, |residual| residual),
         ];
-        let groups = Groups::count(groups).work(2 * m * n * (k + rank));
+        let groups = Groups::count(groups).work(2 * m * self.columns() * (k + rank));
         tile.kernel.launch(&constants, &buffers, &params, groups);
     }
 }

@@ -62,12 +62,8 @@ impl ConfigArgs {
     pub fn resolve_trained(&self, own: Vec<String>) -> Result<Resolved, Error> {
         let mut resolved = self.resolve_with_model(own)?;
         if !resolved.config.learner.has_language() {
-            if let Some(run) = resolved
-                .run
-                .clone()
-                .filter(|_| !is_set(&resolved, "value.network"))
-            {
-                let network = directory::trained_network(&run)?.display().to_string();
+            if let (Some(run), false) = (&resolved.run, is_set(&resolved, "value.network")) {
+                let network = directory::trained_network(run)?.display().to_string();
                 resolved.notes.push(format!("plays with {network}"));
                 resolved.config.value.network = network;
             }
@@ -76,10 +72,10 @@ impl ConfigArgs {
         if is_set(&resolved, "model.adapter") {
             return Ok(resolved);
         }
-        let replaces_model = replaces_model(&resolved);
+        let replaces_model = is_set(&resolved, "model.dir") || is_set(&resolved, "model.repo");
         if let Some(run) = &resolved.run {
             let (trained, model) = (directory::trained(run)?, &mut resolved.config.model);
-            let dir = trained.dir().display();
+            let dir = records::described(run, &trained);
             let mut note = format!("plays with {dir}");
             match &trained {
                 Trained::Adapter(dir) => model.adapter = Some(dir.clone()),
@@ -107,23 +103,21 @@ impl ConfigArgs {
     /// Returns the settings that these options stand for.
     pub fn settings(&self) -> Result<Vec<String>, Error> {
         // Quoted as TOML, so that a directory named 7 stays a string.
-        let quoted = |key: &str, text: &str| format!("{key}={}", toml::Value::from(text));
+        let quoted = |key: &str, text: &str| format!("--{key}={}", toml::Value::from(text));
         let mut settings = self.set.clone();
-        settings.extend(self.game.iter().map(|game| quoted("game.name", game)));
+        settings.extend(self.game.iter().map(|game| quoted("game game.name", game)));
         if let Some(text) = &self.model {
-            let text = &*model(text);
             // Both are set, so that one replaces the other whichever the config has.
-            let (dir, repo) = match ModelSource::typed(text) {
-                ModelSource::Repository(_) => ("", text),
-                _ => (model_directory(text)?, ""),
+            let (dir, repo) = match model(text)? {
+                ModelSource::Repository(_) => (String::new(), &**text),
+                directory => (directory.name(), ""),
             };
-            settings.extend([quoted("model.dir", dir), quoted("model.repo", repo)]);
+            settings.push(quoted("model model.dir", &dir));
+            settings.push(quoted("model model.repo", repo));
         }
         if let Some(dir) = &self.adapter {
-            settings.push(quoted(
-                "model.adapter",
-                &adapter("--adapter", dir)?.to_string_lossy(),
-            ));
+            let adapter = adapter("--adapter", dir)?;
+            settings.push(quoted("adapter model.adapter", &adapter.to_string_lossy()));
         }
         Ok(settings)
     }
@@ -139,11 +133,7 @@ impl ConfigArgs {
 }
 
 fn is_set(resolved: &Resolved, key: &str) -> bool {
-    resolved.origins.get(key) == Some(&Origin::Setting)
-}
-
-fn replaces_model(resolved: &Resolved) -> bool {
-    is_set(resolved, "model.dir") || is_set(resolved, "model.repo")
+    matches!(resolved.origins.get(key), Some(Origin::Setting(_)))
 }
 
 /// Returns the adapter or model of a directory, which may be a run.
@@ -166,38 +156,33 @@ pub fn adapter(option: &str, dir: &Path) -> Result<PathBuf, Error> {
             }
             Ok(adapter)
         }
-        Trained::Model(model) => Err(ConfigError::Place {
-            path: dir.to_owned(),
-            is: "holds a whole model and no adapter",
-            cure: format!("--model {} takes it", out::quoted(&model.to_string_lossy())),
-        }
+        Trained::Model(model) => Err(ConfigError::Invalid(format!(
+            "{} holds a whole model and no adapter: --model {} takes it",
+            dir.display(),
+            out::quoted(&model.to_string_lossy())
+        ))
         .into()),
     }
 }
 
 /// Returns the model that `--model` names. For a run that trained a whole model it is that model, which is noted.
-pub fn model(text: &str) -> String {
+pub fn model(text: &str) -> Result<ModelSource, Error> {
     let dir = Path::new(text);
-    match (PathKind::of(dir), directory::trained(dir)) {
-        (PathKind::Run, Ok(Trained::Model(model))) => {
-            out::note(&format!("--model: uses {}", model.display()));
-            model.display().to_string()
+    let (is, cure) = match PathKind::of(dir) {
+        PathKind::Run => match directory::trained(dir) {
+            Ok(Trained::Model(model)) => {
+                out::note(&format!("--model: uses {}", model.display()));
+                return Ok(ModelSource::Directory(model));
+            }
+            _ => ("is a run, not a model", "give it without --model"),
+        },
+        PathKind::Adapter => ("is an adapter, not a model", "--adapter takes it"),
+        _ if text.is_empty() => {
+            return Err(ConfigError::range("--model", "\"\"", "a directory or OWNER/NAME").into());
         }
-        _ => text.to_owned(),
-    }
-}
-
-/// Checks that a directory is not a run or an adapter.
-fn model_directory(dir: &str) -> Result<&str, Error> {
-    let wrong = |is: &'static str, cure: &str| {
-        let (path, cure) = (PathBuf::from(dir), cure.to_owned());
-        Err(ConfigError::Place { path, is, cure }.into())
+        _ => return Ok(ModelSource::typed(text)),
     };
-    match PathKind::of(Path::new(dir)) {
-        PathKind::Run => wrong("is a run, not a model", "give it without --model"),
-        PathKind::Adapter => wrong("is an adapter, not a model", "--adapter takes it"),
-        _ => Ok(dir),
-    }
+    Err(ConfigError::Invalid(format!("{text} {is}: {cure}")).into())
 }
 
 /// Config sections and keys that only training uses.

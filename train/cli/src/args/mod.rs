@@ -5,7 +5,7 @@ mod players;
 mod tips;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
@@ -29,7 +29,7 @@ use values::{SHARE, TOKENS, WHOLE, number, whole};
     mut_subcommands = with_examples,
     after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
         documentation: commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
-        libraries, models, own-game, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
+        libraries, models, own-game, performance, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
         snake, sokoban, rooms, 2048"
 )]
 pub struct Cli {
@@ -51,7 +51,7 @@ pub struct DeviceArgs {
         global = true,
         value_name = "N",
         value_parser = |text: &str| text.parse::<usize>()
-            .map_err(|_| format!("no device is called {text:?}; `lapwing devices` lists them")),
+            .or(Err("wanted a number of `lapwing devices`, such as 0")),
         env = "LAPWING_DEVICE",
         hide_env_values = true
     )]
@@ -92,6 +92,8 @@ pub enum Command {
     Pretrain(PretrainArgs),
     /// Check whether this machine can train: device, driver, kernels, gradients, memory, speed
     Doctor(DoctorArgs),
+    /// Measure the speed of this device: kernels, decoding, updates, each beside its ceiling
+    Bench(BenchArgs),
     /// Write an HTML report of runs or sweeps
     Report(ReportArgs),
     /// Follow a run or a sweep in the terminal, from another shell
@@ -206,7 +208,7 @@ pub struct SweepArgs {
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     /// Use the trained model of this run directory: its best adapter, or its best model if all weights were trained
-    #[arg(value_name = "RUN", conflicts_with_all = ["model", "adapter"])]
+    #[arg(value_name = "RUN")]
     pub run: Option<PathBuf>,
     /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
     /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
@@ -376,8 +378,13 @@ impl PretrainArgs {
             adapter: None,
             game: None,
         };
-        let seed = vec![format!("train.seed={}", self.seed)];
-        Ok(announced(request.resolve_with_model(seed)?))
+        let seed = vec![format!("--seed train.seed={}", self.seed)];
+        let mut resolved = request.resolve_with_model(seed)?;
+        for (key, option) in [("train.lr", "--lr"), ("train.steps", "--steps")] {
+            let command = format!("pretrain: use {option}");
+            resolved.notes.extend(request.unused(&[key], &command));
+        }
+        Ok(announced(resolved))
     }
 }
 
@@ -389,6 +396,31 @@ pub struct DoctorArgs {
     /// Print one JSON object, for a bug report
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Measure only what has this in its name, such as product or attention/3B
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Measure the shapes and phases of this model, and forecast its speed: a directory of Hugging Face files, or a
+    /// Hugging Face repository
+    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    pub model: Option<String>,
+    /// Forecast a training step of this preset or config file
+    #[arg(
+        long,
+        value_name = "PRESET|FILE.toml",
+        requires = "model",
+        default_value = "frozen-lake-paper"
+    )]
+    pub preset: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Compare with an earlier result of --json, and mark differences beyond the spread of both
+    #[arg(long, value_name = "OLD.json", conflicts_with = "json")]
+    pub compare: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -450,18 +482,17 @@ impl TrainArgs {
         let number = |key: &str, value: Option<u64>| value.map(|n| format!("{key}={n}"));
         let flag = |key: &str, is: bool| is.then(|| format!("{key}=true"));
         let own = [
-            number("train.steps", self.steps),
-            number("train.seed", self.seed),
-            flag("record.tensorboard", self.tensorboard),
-            flag("record.all_episodes", self.all_episodes),
+            number("--steps train.steps", self.steps),
+            number("--seed train.seed", self.seed),
+            flag("--tensorboard record.tensorboard", self.tensorboard),
+            flag("--all-episodes record.all_episodes", self.all_episodes),
         ];
         let own = own.into_iter().flatten().collect();
         let Some(run) = &self.resume else {
             let mut resolved = self.config.resolve_with_model(own)?;
-            if let Some(run) = &resolved.run {
-                let note = format!("repeats the run in {}, from its config.toml", run.display());
-                resolved.notes.push(note);
-            }
+            let run = resolved.run.as_deref().map(Path::display);
+            let note = run.map(|run| format!("repeats the run in {run}, from its config.toml"));
+            resolved.notes.extend(note);
             return Ok(announced(resolved).absolute());
         };
         directory::is_run(run)?;

@@ -6,6 +6,7 @@ use clap::Args;
 use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
 use lapwing_train::config::{MOST_EPISODES, Resolved};
+use lapwing_train::state::check_language;
 use lapwing_train::{Config, ConfigError, Error};
 
 use super::changes::{ConfigArgs, TRAINING_ONLY, announced};
@@ -16,8 +17,8 @@ pub struct EvalArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Number of episodes (eval.episodes)
-    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
-    pub episodes: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST_EPISODES), allow_negative_numbers = true)]
+    pub episodes: Option<usize>,
     /// Play these games instead of the config's own: presets, games, variants and config files, separated by commas
     #[arg(long, value_name = "GAME", value_delimiter = ',')]
     pub games: Vec<String>,
@@ -57,8 +58,8 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub probes: Vec<String>,
     /// Number of episodes of each probe (eval.episodes)
-    #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
-    pub episodes: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST_EPISODES), allow_negative_numbers = true)]
+    pub episodes: Option<usize>,
     /// Print one JSON object instead of a table
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
@@ -100,8 +101,8 @@ pub struct PlayArgs {
 impl PlayArgs {
     pub fn config(&self) -> Result<Config, Error> {
         let player = self.player.player.as_ref();
-        let greedy = self.greedy.then(|| "eval.temperature=0".to_owned());
-        let own = greedy.into_iter().collect();
+        let own = self.greedy.then(|| "--greedy eval.temperature=0".into());
+        let own = own.into_iter().collect();
         let resolved = match self.human || player.is_some() {
             true => self.config.resolve(own)?,
             false => self.config.resolve_trained(own)?,
@@ -112,7 +113,8 @@ impl PlayArgs {
             (false, None) => (evaluation.to_vec(), "play"),
             (false, Some(_)) => ([evaluation, &["model."]].concat(), "another player"),
         };
-        Ok(to_play(resolved, &self.config, player, &unused, command))
+        let play = to_play(resolved, &self.config, player, &unused, command);
+        Ok(announced(play))
     }
 }
 
@@ -174,7 +176,8 @@ impl PlayerArgs {
 
 impl EvalArgs {
     pub fn config(&self) -> Result<Config, Error> {
-        evaluation(&self.config, self.episodes, self.player.player.as_ref())
+        let player = self.player.player.as_ref();
+        evaluation(&self.config, self.episodes, player).map(announced)
     }
 
     pub fn games(&self, config: &Config) -> Result<Vec<GameConfig>, Error> {
@@ -188,7 +191,9 @@ impl EvalArgs {
 
 impl ProbeArgs {
     pub fn config(&self) -> Result<Config, Error> {
-        evaluation(&self.config, self.episodes, None)
+        let resolved = evaluation(&self.config, self.episodes, None)?;
+        check_language(&resolved.config)?;
+        Ok(announced(resolved))
     }
 
     /// Returns the selected probes of this game.
@@ -218,10 +223,10 @@ impl ProbeArgs {
 
 fn evaluation(
     request: &ConfigArgs,
-    episodes: Option<u64>,
+    episodes: Option<usize>,
     player: Option<&OtherPlayer>,
-) -> Result<Config, Error> {
-    let episodes = episodes.map(|n| format!("eval.episodes={n}"));
+) -> Result<Resolved, Error> {
+    let episodes = episodes.map(|n| format!("--episodes eval.episodes={n}"));
     let own = episodes.into_iter().collect();
     let resolved = match player {
         Some(_) => request.resolve(own)?,
@@ -231,18 +236,18 @@ fn evaluation(
     Ok(to_play(resolved, request, player, &unused, "an evaluation"))
 }
 
-/// Prints the notes on a config for this player, and on keys that have no effect: those of training, and `unused` ones.
+/// Suits a config to this player, and adds notes on keys that have no effect: those of training, and `unused` ones.
 fn to_play(
     mut resolved: Resolved,
     request: &ConfigArgs,
     player: Option<&OtherPlayer>,
     unused: &[&str],
     command: &str,
-) -> Config {
+) -> Resolved {
     if let Some(OtherPlayer::OpenAi(_)) = player {
         resolved.suit_other_model();
     }
     let unused = [&TRAINING_ONLY[..], unused].concat();
     resolved.notes.extend(request.unused(&unused, command));
-    announced(resolved)
+    resolved
 }

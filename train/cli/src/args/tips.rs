@@ -7,12 +7,12 @@ use lapwing_train::config;
 use super::Cli;
 use crate::out;
 
-/// Options of other programs, and the settings that mean about the same.
+/// Options of other programs, and the settings of training that mean about the same.
 const SETTINGS: [(&str, &str); 4] = [
-    ("batch-size", "train.groups"),
-    ("episodes", "train.group_size"),
-    ("epochs", "train.steps"),
-    ("learning-rate", "train.lr"),
+    ("batch-size", "train.groups=VALUE"),
+    ("episodes", "eval.episodes=VALUE or train.group_size=VALUE"),
+    ("epochs", "train.steps=VALUE"),
+    ("learning-rate", "train.lr=VALUE"),
 ];
 
 /// Returns the parser's error with the control characters of the command line escaped.
@@ -21,7 +21,7 @@ pub fn printable(error: Error) -> Error {
     Cli::try_parse_from(words).err().unwrap_or(error)
 }
 
-/// Replaces the parser's guess at an unknown option by the setting of that name, if the command has `--set`.
+/// Replaces the parser's guess at an unknown option that names a setting by that setting, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {
     let cli = Cli::command();
     let command = std::env::args_os().find_map(|word| cli.find_subcommand(&word));
@@ -29,9 +29,12 @@ pub fn with_setting(mut error: Error) -> Error {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some(command) = command
         && error.kind() == ErrorKind::UnknownArgument
-        && let Some(key) = setting(command.get_name(), option)
+        && let Some(of_training) = setting("train", option)
     {
-        let tip = format!("this is a setting: --set {key}=VALUE");
+        let tip = match setting(command.get_name(), option) {
+            Some(setting) => format!("this is a setting: --set {setting}"),
+            None => format!("only training has such a setting: --set {of_training}"),
+        };
         error.remove(ContextKind::SuggestedArg);
         let tip = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tip);
@@ -45,15 +48,15 @@ pub fn with_setting(mut error: Error) -> Error {
 fn setting(command: &str, option: &str) -> Option<String> {
     let option = option.trim_start_matches('-');
     let name = option.replace('-', "_");
-    let of_eval = format!("eval.{name}");
+    let key = format!("eval.{name}");
     match command {
-        _ if name == "step_limit" => Some("game.options.step_limit".to_owned()),
-        "train" | "sweep" | "pretrain" => {
+        _ if name == "step_limit" => Some("game.options.step_limit=VALUE".to_owned()),
+        "train" | "pretrain" => {
             let other = SETTINGS.iter().find(|(other, _)| *other == option);
-            let other = other.map(|(_, key)| (*key).to_owned());
-            other.or_else(|| config::key_of_name(&name))
+            let other = other.map(|(_, setting)| (*setting).to_owned());
+            other.or_else(|| Some(config::key_of_name(&name)? + "=VALUE"))
         }
-        "eval" | "probe" => config::explain(&of_eval, &[]).ok().map(|_| of_eval),
+        "eval" | "probe" | "play" => config::explain(&key, &[]).ok().map(|_| key + "=VALUE"),
         _ => None,
     }
 }
@@ -68,19 +71,23 @@ mod tests {
             ("train", "--lr", "train.lr"),
             ("train", "--group-size", "train.group_size"),
             ("train", "--rank", "lora.rank"),
-            ("sweep", "--epochs", "train.steps"),
+            ("train", "--epochs", "train.steps"),
+            ("train", "--name", "name"),
+            ("train", "--temperature", "policy.temperature"),
+            ("play", "--temperature", "eval.temperature"),
             ("eval", "--seed", "eval.seed"),
             ("probe", "--temperature", "eval.temperature"),
             ("play", "--step-limit", "game.options.step_limit"),
         ];
         for (command, option, key) in cases {
             let found = setting(command, option);
-            assert_eq!(found.as_deref(), Some(key), "{command} {option}");
+            let wanted = format!("{key}=VALUE");
+            assert_eq!(found, Some(wanted), "{command} {option}");
         }
         for (command, option) in [("train", "--stpes"), ("eval", "--lr"), ("play", "--steps")] {
             assert_eq!(setting(command, option), None, "{command} {option}");
         }
-        let keys = SETTINGS.map(|(_, key)| key);
+        let keys = SETTINGS.map(|(_, setting)| setting.split('=').next().unwrap());
         let known = |key: &str| key.split('.').next_back().and_then(config::key_of_name);
         assert!(keys.iter().all(|key| known(key).as_deref() == Some(key)));
     }

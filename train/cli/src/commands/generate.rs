@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use lapwing_model::{GenerationRequest, SamplingOptions, Tokenizer, generate as sample};
+use lapwing_play::Progress;
 use lapwing_train::base::files::Files;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +12,7 @@ use super::loaded_model::{InputError, LoadedModel, check_ids, open, origin, read
 use crate::args::{DeviceArgs, GenerateArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
+use crate::progress::Terminal;
 
 pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     interrupt::listen("the text so far is printed")?;
@@ -47,8 +49,15 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     };
     let (model, adapter) = (&loaded.model, loaded.adapter.as_ref());
     let is_streamed = !arguments.json && io::stdout().is_terminal();
+    let terminal = (!is_streamed).then(Terminal::new);
+    if let Some(terminal) = &terminal {
+        terminal.phase("reply", max_new_tokens, "tokens");
+    }
     let mut printed = Ok(String::new());
     let mut watch = |_: usize, ids: &[u32]| {
+        if let Some(terminal) = &terminal {
+            terminal.done(ids.len());
+        }
         if is_streamed && let Ok(before) = &mut printed {
             let more = print_new(tokenizer, ids, before);
             printed = more.map(|()| std::mem::take(before));
@@ -57,6 +66,7 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
     };
     let arena = &mut loaded.arena;
     let mut replies = sample(model, adapter, arena, &[request], &sampling, &mut watch)?;
+    drop(terminal);
     let ids = replies.remove(0).ids;
     let text = tokenizer.decode(&ids)?;
     match arguments.json {

@@ -43,15 +43,16 @@ pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
 /// trained adapter, or its trained model.
 fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
     let Some(run) = &arguments.run else {
-        let typed = |text: &String| ModelSource::typed(&args::model(text));
-        let model = arguments.model.as_ref();
+        let model = arguments.model.as_deref().map(args::model).transpose()?;
         let adapter = arguments.adapter.as_ref();
         let adapter = adapter.map(|dir| args::adapter("--adapter", dir));
-        return Ok((
-            model.map_or(ModelSource::BuiltIn, typed),
-            adapter.transpose()?,
-        ));
+        return Ok((model.unwrap_or(ModelSource::BuiltIn), adapter.transpose()?));
     };
+    if arguments.model.is_some() || arguments.adapter.is_some() {
+        let problem = "the first argument is a run, which has its own model: leave out --model and --adapter; a text \
+                       follows --prompt or --text";
+        return Err(InputError::new(run.display(), problem).into());
+    }
     directory::is_run(run)?;
     let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
     let trained = directory::trained(run)?;

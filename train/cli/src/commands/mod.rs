@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod agents;
+pub mod bench;
 pub mod by_hand;
 pub mod config;
 pub mod devices;

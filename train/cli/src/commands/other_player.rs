@@ -41,6 +41,10 @@ pub fn load(
             return Ok(Substitute::Network(Box::new(network)));
         }
         Some(OtherPlayer::Scripted) => {
+            if scenario.start(0, 0)?.best_actions(0).is_none() {
+                let problem = format!("{} has none; random plays every game", scenario.name());
+                return Err(InputError::new("--player scripted", problem).into());
+            }
             return Ok(Substitute::Words(Box::new(ScriptedPlayer::default()), form));
         }
         Some(OtherPlayer::Random) => {

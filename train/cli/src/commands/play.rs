@@ -206,8 +206,8 @@ impl Games<'_> {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
             }
         } else if let Some(path) = &arguments.keep {
-            let path = path.display();
-            writeln!(out::shown(), "{count} episodes are kept in {path}.")?;
+            let (path, kept) = (path.display(), counted(count, "episode"));
+            writeln!(out::shown(), "Kept {kept} in {path}.")?;
         }
         if count > 1 && !arguments.json {
             let play = PlayMetrics::of(self.scenario.actions(), &over);

@@ -89,13 +89,10 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     match imitated.before.zip(imitated.after) {
         Some((before, after)) => writeln!(
             out,
-            "held-out loss, nats a token: {before:.4} before, {after:.4} after ({} episodes)",
-            data.held_out.len()
+            "held-out loss, nats a token: {before:.4} before, {after:.4} after ({})",
+            counted(data.held_out.len(), "episode")
         )?,
-        None => writeln!(
-            out,
-            "There is only one scene, so there is no held-out loss."
-        )?,
+        None => writeln!(out, "There is only one scene, so no held-out loss.")?,
     }
     let dir = arguments.out.display();
     match whole {
@@ -107,13 +104,12 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
 
 fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let default = PretrainOptions::default();
+    let game = |config: &String| Ok(Config::load(config, &[])?.game);
+    let games: Vec<_> = arguments.configs.iter().map(game).collect::<Result<_>>()?;
     let how = PretrainOptions {
-        games: match arguments.configs.is_empty() {
+        games: match games.is_empty() {
             true => default.games.clone(),
-            false => {
-                let game = |config: &String| Ok(Config::load(config, &[])?.game);
-                arguments.configs.iter().map(game).collect::<Result<_>>()?
-            }
+            false => games,
         },
         skill: arguments.skill.unwrap_or(default.skill),
         steps: arguments
@@ -122,6 +118,10 @@ fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
         seed: arguments.seed,
         ..default
     };
+    if let Some(game) = how.games.iter().find(|game| game.name.is_external()) {
+        let problem = "it has no scripted player to imitate; --from FILE imitates episodes that `lapwing play --keep` wrote";
+        return Err(InputError::new(game.name.without_user(), problem).into());
+    }
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();

@@ -1,6 +1,5 @@
 //! `lapwing runs`: a table of runs.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -23,12 +22,11 @@ type Columns = [(&'static str, Value); 10];
 pub fn list(arguments: &RunsArgs) -> Result<()> {
     let place = &arguments.place;
     let name = place.display();
-    fs::read_dir(place).map_err(|error| {
-        let problem = format!(
-            "cannot be read: {error}; wanted a directory of runs, such as runs, in which `lapwing train` makes them"
-        );
-        InputError::new(place.display(), problem)
-    })?;
+    // Before the first run there is no default directory.
+    if !place.is_dir() && place != Path::new("runs") {
+        let problem = "not a directory; wanted one with runs, such as runs";
+        return Err(InputError::new(name, problem).into());
+    }
     let found = runs_in(place);
     if found.is_empty() {
         out::note(&format!(

@@ -22,6 +22,7 @@ use super::watch;
 use crate::args::{DeviceArgs, SweepArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
+use crate::screen::counted;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
@@ -44,8 +45,9 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     }
     let all = sweep.runs.len();
     out::status(&format!(
-        "{}: {all} runs, {} of them done; {} at a time, kept in {}",
+        "{}: {}, {} of them done; {} at a time, kept in {}",
         sweep.name,
+        counted(all, "run"),
         all - waiting.len(),
         arguments.jobs,
         place.display()

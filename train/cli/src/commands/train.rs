@@ -169,7 +169,7 @@ fn run<L: Learner>(
     }
     let divided = state.learner.game().1.divided;
     if !divided {
-        terminal.line(NOT_DIVIDED);
+        terminal.note(NOT_DIVIDED);
     }
     let mut steps = Steps {
         terminal: &terminal,
@@ -210,6 +210,9 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
             _ if records::steps(records).all(StepMetrics::is_warmup) => {
                 "critic.warmup is not below train.steps, so only the critic was trained"
             }
+            true if records::steps(records).all(|step| step.play.valid_action_rate < 0.5) => {
+                "most replies could not be read (unreadable in `lapwing help health-checks`)"
+            }
             true => {
                 "in no step did the returns of a group differ (no-variance in `lapwing help health-checks`)"
             }
@@ -230,9 +233,11 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
     // `play` takes the best one.
     if let Some(at) = state.best.filter(|_| state.step > 0) {
         let shown = out::quoted(&run.to_string_lossy());
+        let when = (at.step == 0).then_some(", before training");
+        let when = when.unwrap_or_default();
         writeln!(
             out,
-            "The best {noun} (step {}, return {:.3}) is in {best}. Watch it play:\n  {} play {shown}",
+            "The best {noun} (step {}{when}, return {:.3}) is in {best}. Watch it play:\n  {} play {shown}",
             at.step,
             at.score,
             program()
@@ -253,10 +258,9 @@ fn before_and_after(run: &Path, games: usize, divided: bool) -> String {
     let results = TestResults::read(run);
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
     for (at, tested) in results.sampled.iter().enumerate() {
-        let name = if tested.step == 0 {
-            "before training"
-        } else {
-            "after training"
+        let name = match tested.step {
+            0 => "before training",
+            _ => "after training",
         };
         rows.push((name.to_owned(), &tested.play));
         let greedy = results.greedy.get(at);

@@ -30,9 +30,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Shows the run or sweep until it ends or the user quits; with `--once`, only its current state.
 pub fn watch(arguments: &WatchArgs) -> Result<()> {
-    let is_locked = arguments.run.join("lock").is_file();
-    let is_sweep = is_locked && directory::is_run(&arguments.run).is_err();
-    let run = &*newest(&arguments.run, is_sweep);
+    let run = &*newest(&arguments.run);
+    let is_sweep = run.join("lock").is_file() && directory::is_run(run).is_err();
     let config = match is_sweep {
         true => Config::default(),
         false => config(run)?,
@@ -64,17 +63,20 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
     }
 }
 
-/// Returns the run in progress in a directory of runs that was started last, or else the directory.
-fn newest(path: &Path, is_sweep: bool) -> PathBuf {
+/// Returns the run or sweep in progress in a directory of them that was started last, or else the directory.
+fn newest(path: &Path) -> PathBuf {
     let started = |run: &PathBuf| directory::sessions(run).metadata()?.modified();
     let mut runs = runs_in(path);
-    runs.retain(|run| !is_sweep && directory::is_in_use(run));
+    runs.retain(|run| directory::is_in_use(run));
     let newest = runs.into_iter().max_by_key(|run| started(run).ok());
     let newest = newest.unwrap_or(path.to_owned());
+    let mut above = newest.ancestors().skip(1);
+    let sweep = above.find(|at| at.starts_with(path) && directory::is_in_use(at));
+    let newest = sweep.unwrap_or(&newest);
     if newest != path {
         out::note(&format!("follows {}", newest.display()));
     }
-    newest
+    newest.to_owned()
 }
 
 fn config(run: &Path) -> Result<Config, Error> {

@@ -20,6 +20,7 @@ use lapwing_train::base::source::ModelSource;
 use lapwing_train::config::Config;
 use lapwing_train::state::{RunPurpose, State};
 
+use crate::bench::Ceilings;
 use learning_checks::{all_tensors_move, gradients_are_slopes, log_probs_agree};
 pub use self_test::self_test;
 
@@ -274,23 +275,23 @@ fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<S
 const MIN_PRODUCT_SHARE: f64 = 0.1;
 
 fn speed(gpu: &Gpu) -> Finding {
-    let speed = match gpu.speed() {
+    let speed = match Ceilings::measure(gpu) {
         Ok(speed) => speed,
         Err(error) => return Finding::of_device(false, error.to_string(), Value::Null),
     };
-    let share = speed.product / speed.operations;
+    let share = speed.product_operations_per_second / speed.operations_per_second;
     let figures = json!({
-        "operations_per_second": speed.operations,
-        "product_operations_per_second": speed.product,
+        "operations_per_second": speed.operations_per_second,
+        "product_operations_per_second": speed.product_operations_per_second,
         "share": share,
-        "bytes_per_second": speed.bytes,
+        "bytes_per_second": speed.copy_bytes_per_second,
     });
     let text = format!(
         "matrix products run at {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of plain multiply-adds; copies run at {:.1} GB/s",
-        speed.product / 1e9,
+        speed.product_operations_per_second / 1e9,
         100.0 * share,
-        speed.operations / 1e9,
-        speed.bytes / 1e9
+        speed.operations_per_second / 1e9,
+        speed.copy_bytes_per_second / 1e9
     );
     let fix = "stop other programs that use the device; if there are none, report it with --json";
     Finding::good(text, figures).or(share >= MIN_PRODUCT_SHARE, Warning, Some(fix))

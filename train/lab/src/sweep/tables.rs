@@ -12,7 +12,7 @@ impl SweepResults {
         let mut tables = vec![self.score_table(), self.cost_table()];
         let mut notes = vec![
             "Mean over seeds ± standard deviation [95 % confidence interval of the mean over seeds, by Student's t]; differences are paired by seed. \
-             Tests are on other held-out scenes than evaluations."
+             Tests are on other scenes than evaluations; both are held out if the game's scenes can be divided."
                 .to_owned(),
         ];
         if let Some(episodes) = self.equal_episodes.map(integer) {

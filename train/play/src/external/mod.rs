@@ -55,7 +55,7 @@ impl GameName {
     }
 
     /// Returns the form of an external game's name, if this name of no game is close to one.
-    pub(crate) fn external_form(&self) -> Option<String> {
+    pub fn external_form(&self) -> Option<String> {
         let form = match &*self.0 {
             name if name.contains("://") => "ws://localhost:8000/ws".to_owned(),
             name if name.ends_with(".py") && !name.contains(' ') => format!("exec:python3 {name}"),

@@ -84,10 +84,7 @@ impl GameProcess {
             io::ErrorKind::NotFound => {
                 format!("cannot start {shown}: there is no such program here or on the PATH")
             }
-            io::ErrorKind::PermissionDenied => {
-                format!("cannot start {shown}: it may not be executed (chmod +x, or name its interpreter first)")
-            }
-            _ => format!("cannot start {shown}: {error}"),
+            _ => format!("cannot start {shown}: {error}; if it is a script, name its interpreter first, as in exec:python3 {program}"),
         });
         Ok(GameProcess {
             patience,

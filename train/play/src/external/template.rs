@@ -7,6 +7,7 @@ use lapwing_model::{Jinja, JinjaOptions};
 use serde_json::{Map, Value, json};
 
 use super::protocol::{StepResult, quoted};
+use crate::prompt_writer::check_blocks;
 
 /// The maximum number of instructions of a block. A board of 64 x 64 cells takes about a hundred thousand.
 const FUEL: u64 = 3_000_000;
@@ -17,6 +18,8 @@ const LONGEST_TEXT: usize = 1 << 20;
 /// Has the blocks in the order of `BLOCKS`.
 const DEFAULT: &str = include_str!("default.jinja");
 const BLOCKS: [&str; 3] = ["rules", "observation", "action"];
+/// The variables of all blocks.
+const VARIABLES: &str = "observation, reward, done, step, action, index, text";
 
 #[derive(Debug)]
 pub(super) struct ExternalTemplate(Jinja);
@@ -32,6 +35,7 @@ impl ExternalTemplate {
             python: false,
         });
         let source = source.unwrap_or_default();
+        check_blocks(source, &BLOCKS)?;
         let bases = DEFAULT.split_inclusive("{% endblock %}");
         for (block, base) in BLOCKS.into_iter().zip(bases) {
             // Text outside blocks of an extending template is not rendered, so a template of a single block renders
@@ -40,14 +44,17 @@ impl ExternalTemplate {
             let base = base.trim_start().to_owned();
             let text = format!("{{% extends {page:?} %}}{source}");
             let added = jinja.add(&page, base).and_then(|()| jinja.add(block, text));
-            added.map_err(|e| e.to_string())?;
+            let checked = added.and_then(|()| jinja.check_variables(source, VARIABLES));
+            checked.map_err(|e| e.to_string())?;
         }
         Ok(ExternalTemplate(jinja))
     }
 
     /// Checks the expression that defines success.
     pub(crate) fn check_success(&self, expression: &str) -> Result<(), String> {
-        let checked = self.0.check_expression(expression);
+        let known = "return, reward, done, step, observation";
+        let printed = format!("{{{{ {expression} }}}}");
+        let checked = self.0.check_variables(&printed, known);
         checked.map_err(|e| e.to_string())
     }
 

@@ -149,6 +149,9 @@ fn what_is_wrong_with_an_option_is_told() {
         wrong(json!({ "template": file("Act.") })),
         wrong(json!({ "template": "{% block action %}{% if %}{% endblock %}" })),
         wrong(json!({ "template": file("{% block rules %}") })),
+        wrong(json!({ "template": "{% block rule %}{% endblock %}" })),
+        wrong(json!({ "template": "{% block observation %}{{ observaton }}{% endblock %}" })),
+        wrong(json!({ "actions": ["a"], "success": "doen and return > 0" })),
         wrong(
             json!({ "template": file("{% block rules %}{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}{% endblock %}") }),
         ),

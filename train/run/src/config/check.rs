@@ -99,11 +99,6 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
         let wanted = "two numbers from 0 to just below 1";
         ensure((0.0..1.0).contains(&beta), "train.betas", beta, wanted)?;
     }
-    // A prompt and its reply pass through the model together.
-    let (tokens, reply) = (train.tokens_per_batch, policy.max_new_tokens);
-    let keys = ["train.tokens_per_batch", "policy.max_new_tokens"];
-    agree(tokens > reply, keys, "more than", &(reply + 1))?;
-
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
     let (keys, most) = (["dqn.start", "dqn.capacity"], dqn.capacity);

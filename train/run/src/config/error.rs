@@ -1,7 +1,5 @@
 //! Errors of configs.
 
-use std::path::PathBuf;
-
 use lapwing_play::SettingError;
 use thiserror::Error;
 use toml::Value;
@@ -10,20 +8,10 @@ use toml::Value;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The argument does not name a config.
-    #[error("{} {is}: {cure}", .path.display())]
-    Place {
-        /// The argument.
-        path: PathBuf,
-        /// What it is instead.
-        is: &'static str,
-        /// The fix, or the expected argument.
-        cure: String,
-    },
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(lapwing_model::ModelError),
-    /// A name or key is unknown, a text is not TOML, or a value has the wrong type.
+    /// A name, a path or a key is unknown, a text is not TOML, or a value has the wrong type.
     #[error("{0}")]
     Invalid(String),
     /// Two settings contradict each other, one is out of its range, or there is no such game or option.
@@ -39,9 +27,14 @@ impl ConfigError {
         let number = before.matches('\n').count() + 1;
         let line: String = text.lines().nth(number - 1).unwrap_or_default().to_owned();
         let shown: String = line.trim().chars().take(60).collect();
+        let message = error.message();
+        // The parser guesses the type of a text without quotes.
+        let guesses = ["invalid", "string", "unexpected"];
+        let is_guess = guesses.iter().any(|guess| message.starts_with(guess));
+        let hint = "a text needs quotes, and only a comment may follow a value: ";
+        let hint = if is_guess { hint } else { "" };
         ConfigError::Invalid(format!(
-            "{origin} is not valid TOML: line {number}, `{shown}`: {}",
-            error.message()
+            "{origin} is not valid TOML: line {number}, `{shown}`: {hint}{message}"
         ))
     }
 

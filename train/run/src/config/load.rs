@@ -12,7 +12,7 @@ use super::{Config, ConfigError, check::check, unused};
 use lapwing_learn::config::Weights;
 use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
-use lapwing_play::external::GameName;
+use lapwing_play::external::{self, GameName};
 
 impl Config {
     /// Does the same as [`Config::resolve`], without the origins.
@@ -24,8 +24,8 @@ impl Config {
     }
 
     /// Loads the preset of this name, the game of this name with its defaults, the file if the name ends in `.toml`, or
-    /// the run in this directory; then applies settings of the form `train.lr=0.001`. A file may begin with `base`, the
-    /// name of a preset or of a file beside it, and set only the differences.
+    /// the run in this directory; then applies settings of the form `train.steps=9`, or `--steps train.steps=9` of an
+    /// option. A file may begin with `base`, the name of a preset or of a file beside it, and set only the differences.
     ///
     /// # Errors
     /// If there is no such preset, file, run, key or game, or a value is invalid.
@@ -66,8 +66,8 @@ impl Config {
             }
         }
         let game = layered.game();
-        for (key, value) in settings {
-            layered.overlay("", nested(&key, value), &Origin::Setting)?;
+        for (key, value, option) in settings {
+            layered.overlay("", nested(&key, value), &Origin::Setting(option))?;
         }
         let changes_game = layered.game() != game;
         if changes_game && !layered.origins.contains_key("name") {
@@ -173,10 +173,16 @@ fn read(table: Table) -> Result<Config, toml::de::Error> {
     table.try_into()
 }
 
-/// Splits the settings into keys and values, the game first: selecting a game drops the options of the previous one.
-fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, ConfigError> {
+/// The key, the value, and the option.
+type TypedSetting = (String, Value, String);
+
+/// Splits the settings, the game first: selecting a game drops the options of the previous one.
+fn ordered(settings: &[String], request: &str) -> Result<Vec<TypedSetting>, ConfigError> {
     let mut pairs = Vec::new();
     for setting in settings {
+        let named = setting.strip_prefix("--");
+        let named = named.and_then(|named| named.split_once(' '));
+        let (option, setting) = named.unwrap_or(("set", setting));
         let pair = setting.split_once('=');
         let Some((key, value)) = pair.filter(|(key, _)| !key.trim().is_empty()) else {
             return Err(ConfigError::Invalid(format!(
@@ -184,9 +190,10 @@ fn ordered(settings: &[String], request: &str) -> Result<Vec<(String, Value)>, C
                 meant(setting, request)
             )));
         };
-        pairs.push((key.trim().to_owned(), value_of(value.trim())));
+        let value = value_of(value.trim());
+        pairs.push((key.trim().to_owned(), value, option.to_owned()));
     }
-    pairs.sort_by_key(|(key, _)| key != "game.name");
+    pairs.sort_by_key(|(key, ..)| key != "game.name");
     Ok(pairs)
 }
 
@@ -223,11 +230,7 @@ impl Layered {
             ConfigError::value(key, &origin.to_string(), found, wanted)
         };
         for (name, value) in given {
-            let key = if section.is_empty() {
-                name
-            } else {
-                format!("{section}.{name}")
-            };
+            let key = super::reference::dotted(section, &name);
             match (find(&mut self.table, &key), value) {
                 (Some(Value::Table(options)), Value::Table(given)) if OPEN.contains(&&*key) => {
                     for (name, value) in given {
@@ -257,11 +260,8 @@ impl Layered {
     /// Sets one value. The whole table is parsed each time, so that an error concerns this key.
     fn set(&mut self, key: String, value: Value, origin: &Origin) -> Result<(), ConfigError> {
         if key == "game.name" && self.game() != value {
-            let options = find(&mut self.table, "game.options");
-            options
-                .and_then(Value::as_table_mut)
-                .expect("a table")
-                .clear();
+            let options = find(&mut self.table, "game.options").and_then(Value::as_table_mut);
+            options.expect("a table").clear();
             self.origins
                 .retain(|key, _| !key.starts_with("game.options."));
         }
@@ -272,13 +272,8 @@ impl Layered {
                 Ok(())
             }
             Err(error) => {
-                let wanted = in_words(error.message());
-                Err(ConfigError::value(
-                    &key,
-                    &origin.to_string(),
-                    &value,
-                    wanted,
-                ))
+                let (origin, wanted) = (origin.to_string(), in_words(error.message()));
+                Err(ConfigError::value(&key, &origin, &value, wanted))
             }
         }
     }
@@ -306,11 +301,20 @@ fn in_words(message: &str) -> &str {
 
 /// Returns the error for an unknown key, with the nearest key and the existing ones.
 fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
+    let is_file = matches!(origin, Origin::File(_));
+    if is_file {
+        root.insert("base".to_owned(), Value::from(""));
+    }
     let all = all_keys(root);
     // `lr` and `train.lrr` both mean `train.lr`.
-    let suggestion = match key_among(&all, key) {
-        Some(known) => format!(" (did you mean `{known}`?)"),
-        None => lapwing_env::suggestion(key, &all),
+    let suggestion = match (key.split_once('.'), key_among(&all, key)) {
+        (Some((heading, key)), _) if is_file && root.contains_key(key) => {
+            format!(
+                " (did you mean `{key}`? if it is below the heading [{heading}], move it above all headings)"
+            )
+        }
+        (_, Some(known)) => format!(" (did you mean `{known}`?)"),
+        (_, None) => lapwing_env::suggestion(key, &all),
     };
     let section = key.rsplit_once('.').map(|(section, _)| section);
     let (place, known) =
@@ -324,22 +328,26 @@ fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
     ))
 }
 
-/// Returns the key that ends with this name, first of all that of `[train]`.
+/// Returns the key that ends with this name, first of all that of `[train]` or `[policy]`.
 pub fn key_of_name(name: &str) -> Option<String> {
     key_among(&all_values(&defaults()), name).cloned()
 }
 
 fn key_among<'a>(all: &'a [String], key: &str) -> Option<&'a String> {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let alike = || all.iter().filter(|known| last(known) == last(key));
-    let of_train = alike().find(|known| known.starts_with("train."));
-    of_train.or(alike().next())
+    let alike = all.iter().filter(|known| last(known) == last(key));
+    // The first of the best: `max_by_key` returns the last.
+    let rank = |known: &&String| [key, "train.", "policy."].map(|it| known.starts_with(it));
+    alike.rev().max_by_key(rank)
 }
 
 fn all_keys(root: &Table) -> Vec<String> {
     let mut keys = all_values(root);
     keys.extend(root.keys().filter(|key| root[*key].is_table()).cloned());
     keys.extend(OPEN.map(str::to_owned));
+    let games = lapwing_env::GAMES.iter().map(|game| game.options);
+    let options = games.chain([external::OPTIONS]).flatten();
+    keys.extend(options.map(|option| format!("game.options.{}", option.name)));
     keys
 }
 

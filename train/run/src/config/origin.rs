@@ -15,8 +15,8 @@ pub enum Origin {
     File(String),
     /// This file with every value, which lapwing wrote; the user chose none of them.
     Written(String),
-    /// The command line.
-    Setting,
+    /// This option of the command line, without its dashes.
+    Setting(String),
     /// lapwing, for this reason.
     Derived(&'static str),
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Origin {
             Origin::Preset(name) => write!(f, "the preset {name}"),
             Origin::Variant(name) => write!(f, "the variant {name}"),
             Origin::File(path) | Origin::Written(path) => f.write_str(path),
-            Origin::Setting => f.write_str("--set"),
+            Origin::Setting(option) => write!(f, "--{option}"),
             Origin::Derived(reason) => f.write_str(reason),
         }
     }

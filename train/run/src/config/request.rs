@@ -102,7 +102,8 @@ impl ConfigRequest {
             run: None,
             bare: None,
         };
-        let of_game = |name: &str| vec![(Origin::Setting, nested("game.name", name.into()))];
+        let argument = Origin::Derived("the argument");
+        let of_game = |name: &str| vec![(argument.clone(), nested("game.name", name.into()))];
         if let Some(preset) = preset(request) {
             return Ok(of(request, vec![preset.layer()?]));
         }
@@ -140,10 +141,16 @@ impl ConfigRequest {
 /// Returns the error for a name that is none of these.
 fn nothing(request: &str) -> ConfigError {
     let looks_like_a_path = request.contains(['/', '\\']);
-    let (is, cure) = match PathKind::of(Path::new(request)) {
-        PathKind::Model => ("is a model, not a run", "--model takes it"),
-        PathKind::Adapter => ("is an adapter, not a run", "--adapter takes it"),
-        PathKind::Directory => ("is not a run", &*crate::runs::wanted(Path::new(request))),
+    let is_command = request.contains(' ') && !looks_like_a_path || request.ends_with(".py");
+    let form = GameName::from(request).external_form();
+    if let Some(form) = form.filter(|_| is_command || request.contains("://")) {
+        return ConfigError::Invalid(format!("unknown preset `{request}`; wanted {form}"));
+    }
+    let path = Path::new(request);
+    let (is, cure) = match PathKind::of(path) {
+        PathKind::Model | PathKind::Adapter | PathKind::Directory => {
+            ("is not a run", &*crate::runs::wanted(path))
+        }
         PathKind::File => (
             "is not a config",
             "wanted a file that ends in .toml, or the directory of a run",
@@ -154,11 +161,7 @@ fn nothing(request: &str) -> ConfigError {
         ),
         _ => return unknown(request),
     };
-    ConfigError::Place {
-        path: PathBuf::from(request),
-        is,
-        cure: cure.to_owned(),
-    }
+    ConfigError::Invalid(format!("{request} {is}: {cure}"))
 }
 
 /// Returns a variant of a game: its options, with all other values of the game's preset, since prompts and training
@@ -186,13 +189,17 @@ fn unknown(name: &str) -> ConfigError {
     let variants = games.clone().flat_map(|game| game.variants);
     let others = games.map(|game| game.name);
     let others = others.filter(|game| preset(game).is_none());
-    let told: Vec<String> = names().chain(others).map(str::to_owned).collect();
-    let variants = variants.map(|variant| variant.name.to_owned());
-    let known: Vec<String> = told.iter().cloned().chain(variants).collect();
+    let told: Vec<&str> = names().chain(others).collect();
+    let known = told.iter().copied().chain(variants.map(|it| it.name));
+    let known: Vec<String> = known.map(str::to_owned).collect();
+    let file = format!("{name}.toml");
+    let nearest = match Path::new(&file).is_file() {
+        true => format!(" (did you mean `{file}`?)"),
+        false => lapwing_env::suggestion(name, &known),
+    };
     ConfigError::Invalid(format!(
-        "unknown preset `{name}`{}; the presets and games are {}; lapwing games lists variants, and the name of a file \
+        "unknown preset `{name}`{nearest}; the presets and games are {}; lapwing games lists variants, and the name of a file \
          ends in .toml",
-        lapwing_env::suggestion(name, &known),
         told.join(", ")
     ))
 }

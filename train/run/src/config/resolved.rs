@@ -158,7 +158,8 @@ impl Resolved {
     pub(super) fn origin(&self, key: &str) -> String {
         // A list of tables has one origin.
         let section = || self.origins.get(key.split('.').next()?);
-        let origin = self.origins.get(key).or_else(section);
+        let own = (key == "name").then_some(&Origin::Derived("the name of the config"));
+        let origin = self.origins.get(key).or_else(section).or(own);
         let origin = origin.map_or("default".to_owned(), ToString::to_string);
         origin.escape_debug().collect()
     }

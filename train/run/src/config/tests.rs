@@ -177,7 +177,7 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @r#"key `lora.targets`: target modules "q": there is no such layer; there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"#);
     assert_snapshot!(error(&["lora.targets=[]"]), @r#"key `lora.targets`: target modules "[]": no layer is named"#);
     assert_snapshot!(error(&["lora.targets=(q"]), @r#"key `lora.targets`: target modules "(q": not a regular expression: Parsing error at position 8: Opening parenthesis without closing parenthesis"#);
-    assert_snapshot!(error(&["train.tokens_per_batch=1"]), @"key `train.tokens_per_batch`: found 1 (--set), wanted more than policy.max_new_tokens, which is 1 (the preset frozen-lake); for example: --set train.tokens_per_batch=2");
+    assert_snapshot!(error(&["train.tokens_per_batch=0"]), @"key `train.tokens_per_batch`: found 0 (--set), wanted a whole number from 1 to 16777216");
 }
 
 /// As null they would be ignored silently, and the game played with its defaults.
@@ -494,6 +494,7 @@ fn what_the_output_leaves_out_is_listed() {
 fn every_value_says_where_it_comes_from() {
     let settings = [
         "train.steps=3",
+        "--seed train.seed=5",
         "policy.chat_template_kwargs.a=1",
         "model.dir=a\nb\"\u{1b}",
     ];
@@ -501,9 +502,10 @@ fn every_value_says_where_it_comes_from() {
     let text = resolved.to_toml();
     assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
     for line in [
-        "name = \"snake\"  # default",
+        "name = \"snake\"  # the name of the config",
         "lr = 0.0005  # the preset snake (default 0.00001)",
         "steps = 3  # --set (default 700)",
+        "seed = 5  # --seed (default 1)",
         "a = 1  # --set",
         "size = 6  # the preset snake (default 10)",
         "agents = 1  # default",
@@ -640,8 +642,8 @@ fn a_run_is_asked_for_by_its_directory() {
         let empty: Vec<(&str, &str)> = names.iter().map(|name| (*name, "")).collect();
         files(&empty, "place").unwrap_err()
     };
-    assert_snapshot!(told(&["place/config.json"]), @"place is a model, not a run: --model takes it");
-    assert_snapshot!(told(&["place/adapter_config.json"]), @"place is an adapter, not a run: --adapter takes it");
+    assert_snapshot!(told(&["place/config.json"]), @"place is not a run: it is a model, which is given with --model");
+    assert_snapshot!(told(&["place/adapter_config.json"]), @"place is not a run: it is an adapter, which is given with --adapter");
     assert_snapshot!(told(&["place/notes.txt"]), @"place is not a run: wanted the directory of a run, such as runs/frozen-lake-1, with config.toml in it");
     assert_snapshot!(told(&["place"]), @"place is not a config: wanted a file that ends in .toml, or the directory of a run");
     assert_snapshot!(told(&[]), @"place does not exist: wanted a preset, a file that ends in .toml, or the directory of a run");
@@ -882,6 +884,8 @@ fn what_is_for_another_learner_is_told() {
     train.learn (--set) has no effect with learner = "dqn"
     "#);
     assert_snapshot!(notes("snake-pqn", &["dqn.updates=2", "value.gamma=0.9"]), @r#"dqn.updates (--set) has no effect with learner = "pqn""#);
+    let model = ["--model model.dir=\"\"", "--model model.repo=a/b"];
+    assert_snapshot!(notes("snake-pqn", &model), @r#"--model has no effect with learner = "pqn""#);
     assert_snapshot!(notes("snake", &["value.gamma=0.9", "pqn.lambda=0.5"]), @r#"
     pqn.lambda (--set) has no effect with learner = "ms-grpo"
     value.gamma (--set) has no effect with learner = "ms-grpo"

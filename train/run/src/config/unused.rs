@@ -21,9 +21,10 @@ pub(super) fn keys(config: &Config) -> BTreeSet<String> {
 
 /// Returns a line for each of them that the user set, and for values that keep the policy as it is, whoever set them.
 pub(super) fn notes(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<String> {
-    let chosen = |key: &str| {
-        let origin = origins.get(key);
-        origin.filter(|origin| matches!(origin, Origin::File(_) | Origin::Setting))
+    let chosen = |key: &str| match origins.get(key)? {
+        origin @ Origin::Setting(option) if option != "set" => Some(origin.to_string()),
+        origin @ (Origin::File(_) | Origin::Setting(_)) => Some(format!("{key} ({origin})")),
+        _ => None,
     };
     let learner = config.learner;
     let own = idle(config).into_iter();
@@ -31,20 +32,16 @@ pub(super) fn notes(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<
     let mut notes: Vec<String> = own
         .filter_map(|(key, what)| {
             let is_default = what.starts_with("is ") && !origins.contains_key(key);
-            let default = is_default.then(|| "the default".into());
-            let origin = chosen(key).map(ToString::to_string).or(default)?;
-            Some(format!("{key} ({origin}) {what}"))
+            let default = is_default.then(|| format!("{key} (the default)"));
+            Some(format!("{} {what}", chosen(key).or(default)?))
         })
         .collect();
     let name = learner.name();
-    let others = origins.keys();
-    let others = others.filter(|key| is_for_another(learner, key));
-    notes.extend(others.filter_map(|key| {
-        let origin = chosen(key)?;
-        Some(format!(
-            "{key} ({origin}) has no effect with learner = \"{name}\""
-        ))
-    }));
+    let others = origins.keys().filter(|key| is_for_another(learner, key));
+    let others = others.filter_map(|key| chosen(key));
+    notes.extend(others.map(|key| format!("{key} has no effect with learner = \"{name}\"")));
+    // An option can set two keys.
+    notes.dedup();
     notes
 }
 

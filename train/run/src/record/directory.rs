@@ -24,7 +24,7 @@ use lapwing_model::open_regular;
 
 use super::jsonl::{self, Jsonl};
 use super::{Record, RecordError, Sink, exists, unfit, write_error};
-use crate::Config;
+use crate::config::{Config, PathKind};
 
 /// A run directory, locked against other writers while this value lives.
 #[derive(Debug)]
@@ -265,6 +265,8 @@ impl Trained {
     }
 }
 
+const UNSAVED: &str = "has no trained weights yet: the run stopped before its first save; `lapwing train --resume` continues it";
+
 /// Returns the best adapter or model of a run; before the first evaluation, the latest.
 ///
 /// # Errors
@@ -273,26 +275,17 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
         return Err(unfit(
             run,
-            "holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: train, eval and play take \
-             such a run, and nothing else does",
+            "holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: only train, eval and \
+             play can use it",
         ));
     }
-    let is_in = |dir: PathBuf| {
-        if dir.join("adapter_config.json").exists() {
-            Some(Trained::Adapter(dir))
-        } else if dir.join("config.json").exists() {
-            Some(Trained::Model(dir))
-        } else {
-            None
-        }
+    let is_in = |dir: PathBuf| match PathKind::of(&dir) {
+        PathKind::Adapter => Some(Trained::Adapter(dir)),
+        PathKind::Model => Some(Trained::Model(dir)),
+        _ => None,
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
-    saved.find_map(is_in).ok_or_else(|| {
-        unfit(
-            run,
-            "has no adapter or model yet: the run stopped before its first save; `lapwing train --resume` continues it",
-        )
-    })
+    saved.find_map(is_in).ok_or_else(|| unfit(run, UNSAVED))
 }
 
 /// Returns the best network of a run; before the first evaluation, the latest.
@@ -301,12 +294,8 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
 /// If it has none.
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
-    saved.find(|file| file.exists()).ok_or_else(|| {
-        unfit(
-            run,
-            "has no network yet: the run stopped before its first save; `lapwing train --resume` continues it",
-        )
-    })
+    let found = saved.find(|file| file.exists());
+    found.ok_or_else(|| unfit(run, UNSAVED))
 }
 
 /// Checks that this is a run directory.

@@ -344,7 +344,10 @@ fn a_program_that_is_not_there_or_not_one_is_told() {
         &format!("exec:'{}'", plain.display()),
         json!({}),
     ));
-    assert!(told.contains("may not be executed (chmod +x"), "{told}");
+    assert!(
+        told.contains("if it is a script, name its interpreter first"),
+        "{told}"
+    );
 }
 
 /// The agent's text goes to the template, and the template's output to the child, with a seed for luck if the option is

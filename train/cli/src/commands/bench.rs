@@ -1,0 +1,38 @@
+//! `lapwing bench`: the speed of this device.
+
+use std::io::Write;
+
+use anyhow::Result;
+use lapwing_lab::bench::{self, BenchReport};
+use lapwing_train::Config;
+use lapwing_train::base::source::ModelSource;
+
+use crate::args::{self, BenchArgs, DeviceArgs};
+use crate::hub::hub;
+use crate::out;
+use crate::progress::Terminal;
+
+pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
+    let config = arguments.model.as_deref().map(|text| {
+        let (key, name) = match args::model(text)? {
+            ModelSource::Repository(_) => ("repo", text.to_owned()),
+            directory => ("dir", directory.name()),
+        };
+        let model = format!("model.{key}={}", toml::Value::from(name));
+        anyhow::Ok(Config::load(&arguments.preset, &[model])?)
+    });
+    let config = config.transpose()?;
+    let gpu = device.open()?;
+    let read = |path| BenchReport::read(path, gpu.caps());
+    // Before measuring, which takes a while.
+    let old = arguments.compare.as_deref().map(read).transpose()?;
+    let filter = arguments.name.as_deref().unwrap_or_default();
+    let report = bench::run(&gpu, filter, config, hub(), &Terminal::new())?;
+    let text = match old {
+        Some(old) => report.compared(&old),
+        None if arguments.json => serde_json::to_string_pretty(&report)? + "\n",
+        None => report.text(),
+    };
+    write!(out::raw(), "{text}")?;
+    Ok(())
+}
