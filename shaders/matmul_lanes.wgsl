@@ -1,7 +1,7 @@
 // tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load costs a nanosecond per number and thread, and arithmetic almost nothing, so this kernel minimises
-// loads. The eight threads of a workgroup share a tile of 32 x 32, 64 x 32 or 32 x 64. A thread loads blocks of four rows of
+// loads. The eight threads of a workgroup share a tile of 32 x 32 or 32 x 64. A thread loads blocks of four rows of
 // `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
 // each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
 // the loads.
@@ -21,7 +21,7 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     let i = start + row * part.y_step + column;
     if Y_WIDE == 1u {
         var four = sum;
-        if HAS_RESIDUAL == 1u {
+        if params.has_residual == 1u {
             four += residual[i / 4u];
         }
         y[i] = four.x;
@@ -32,17 +32,16 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
     for (var j = 0u; j < min(4u, part.n - column); j++) {
         var one = sum[j];
-        if HAS_RESIDUAL == 1u {
+        if params.has_residual == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
         }
         y[i + j] = one;
     }
 }
 
-/// Rows of a tile: 32 or 64 in `product`, 2, 4 or 8 in `few_rows`. The order of each sum is the same for all tiles.
-const HEIGHT: u32 = 32u;
-/// Columns of a tile of `product`: 32 or 64. A tile of 64 rows uses each block of `right` twice, one of 64 columns each block
-/// of `left`. It is the better one, since what it loads twice may have 16 bits.
+/// Rows of a tile of `few_rows`: 2, 4 or 8. The order of each sum is the same for all tiles.
+const HEIGHT: u32 = 2u;
+/// Columns of a tile of `product`, which has 32 rows: 32 or 64. A tile of 64 columns uses each block of `left` twice.
 const WIDTH: u32 = 32u;
 
 /// Four rows (the columns of the result) by four of k.
@@ -150,44 +149,32 @@ fn store_tile(start: u32, first_row: u32, column: u32, tile: Tile) {
 @compute @workgroup_size(8)
 fn product(id: Invocation) {
     let thread = id.local;
-    let flat = choose_part(flat_group(id), HEIGHT, WIDTH);
+    let flat = choose_part(flat_group(id), 32u, WIDTH);
     let across = tiles_across(WIDTH);
-    let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
-    let slice = slice_of(flat_group(id), HEIGHT, WIDTH);
-    let first_row = flat % tiles / across * HEIGHT;
+    let tiles = across * ((params.m + 31u) / 32u);
+    let slice = slice_of(flat_group(id), 32u, WIDTH);
+    let first_row = flat % tiles / across * 32u;
     let row = min(first_row + 4u * thread, params.m - 1u);
-    let row_below = min(first_row + 32u + 4u * thread, params.m - 1u);
     let column = flat % across * WIDTH + 4u * thread;
     let last = part.n * (1u + GATED) - 1u;
     let loaded = min(column, last);
     let loaded_beside = min(column + 32u, last);
 
     var tile: Tile;
-    var below: Tile;
     var beside: Tile;
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += 4u) {
         let left = left_block(row, k, end) * params.alpha;
-        let right = right_block(loaded, k, end);
-        multiply(&tile, thread, left, right);
-        if HEIGHT == 64u {
-            multiply(&below, thread, left_block(row_below, k, end) * params.alpha, right);
-        }
+        multiply(&tile, thread, left, right_block(loaded, k, end));
         if WIDTH == 64u {
             multiply(&beside, thread, left, right_block(loaded_beside, k, end));
         }
     }
-    if HAS_LOW == 1u {
-        for (var k = 0u; k < end_of_low(); k += 4u) {
-            let left = low_block(row, k);
-            let right = up_block(loaded, k);
-            multiply(&tile, thread, left, right);
-            if HEIGHT == 64u {
-                multiply(&below, thread, low_block(row_below, k), right);
-            }
-            if WIDTH == 64u {
-                multiply(&beside, thread, left, up_block(loaded_beside, k));
-            }
+    for (var k = 0u; k < end_of_low(); k += 4u) {
+        let left = low_block(row, k);
+        multiply(&tile, thread, left, up_block(loaded, k));
+        if WIDTH == 64u {
+            multiply(&beside, thread, left, up_block(loaded_beside, k));
         }
     }
     if slice * params.slice >= max(params.k, 1u) {
@@ -195,9 +182,6 @@ fn product(id: Invocation) {
     }
     let start = part.y_at + slice * params.y_slice;
     store_tile(start, first_row, column, tile);
-    if HEIGHT == 64u {
-        store_tile(start, first_row + 32u, column, below);
-    }
     if WIDTH == 64u {
         store_tile(start, first_row, column + 32u, beside);
     }
@@ -279,17 +263,15 @@ fn few_rows(id: Invocation) {
         }
         all_taken();
     }
-    if HAS_LOW == 1u {
-        for (var k = 0u; k < end_of_low(); k += 4u) {
-            let own = low[low_place(row, k)];
-            offer(thread, 0u, own);
-            offered();
-            let right = up_block(column, k);
-            for (var r = 0u; r < HEIGHT; r++) {
-                sums[r] += right * taken(own, 0u, r);
-            }
-            all_taken();
+    for (var k = 0u; k < end_of_low(); k += 4u) {
+        let own = low[low_place(row, k)];
+        offer(thread, 0u, own);
+        offered();
+        let right = up_block(column, k);
+        for (var r = 0u; r < HEIGHT; r++) {
+            sums[r] += right * taken(own, 0u, r);
         }
+        all_taken();
     }
     let more = bias_four(column);
     for (var r = 0u; r < HEIGHT; r++) {

@@ -8,20 +8,15 @@ const FORMAT: u32 = 0u;
 /// matmul_lanes.wgsl).
 const WIDE: u32 = 1u;
 const Y_WIDE: u32 = 1u;
-/// 1 if there is a low-rank term, a bias, a residual.
-const HAS_LOW: u32 = 0u;
-const HAS_BIAS: u32 = 0u;
-const HAS_RESIDUAL: u32 = 0u;
-/// Products of one launch, up to three: `left` with that many matrices. With more than one, layout 0, no slices, no residual.
-const PARTS: u32 = 1u;
 /// 1: the launch has two parts of equal size and computes y = silu(first) * second. A tile then has two columns of the first
 /// part, two of the second, and so on.
 const GATED: u32 = 0u;
 
 /// y = alpha left right + low up + bias + residual, summed over k in ascending order. The buffers of absent terms are not
-/// read.
+/// read. A launch computes up to three products of `left` with different matrices; with more than one, in layout 0, without
+/// slices and residual.
 struct Params {
-    /// y is (m, n). The low-rank term has the layout of the main term and sums over `rank`.
+    /// y is (m, n). The low-rank term has the layout of the main term and sums over `rank`, which is 0 if there is none.
     m: u32, n: u32, k: u32, rank: u32,
     /// Distance of two stored rows, in numbers.
     left_step: u32, right_step: u32, up_step: u32, y_step: u32,
@@ -32,7 +27,9 @@ struct Params {
     alpha: f32,
     /// Offset of the bias.
     bias_at: u32,
-    /// Columns and offsets of the second and third part.
+    /// 1 if there is a bias, a residual.
+    has_bias: u32, has_residual: u32,
+    /// Columns and offsets of the second and third part; no columns if there is none.
     n_1: u32, right_at_1: u32, up_at_1: u32, bias_at_1: u32,
     n_2: u32, right_at_2: u32, up_at_2: u32, bias_at_2: u32,
     first_group: u32,
@@ -54,7 +51,7 @@ fn part_size(columns: u32) -> u32 {
 fn choose_part(group: u32, height: u32, width: u32) -> u32 {
     part = Part(params.n, params.y_step, params.y_at, params.right_at, params.up_at, params.bias_at, 0u);
     var rest = group;
-    if PARTS > 1u && GATED == 0u {
+    if params.n_1 > 0u && GATED == 0u {
         let down = (params.m + height - 1u) / height;
         let first = (params.n + width - 1u) / width * down;
         if rest >= first {
@@ -62,7 +59,7 @@ fn choose_part(group: u32, height: u32, width: u32) -> u32 {
             let at = part_size(params.n);
             part = Part(params.n_1, params.n_1, at, params.right_at_1, params.up_at_1, params.bias_at_1, part_size(params.rank));
             let second = (params.n_1 + width - 1u) / width * down;
-            if PARTS > 2u && rest >= second {
+            if params.n_2 > 0u && rest >= second {
                 rest -= second;
                 part = Part(
                     params.n_2, params.n_2, at + part_size(params.n_1),
@@ -77,7 +74,7 @@ fn choose_part(group: u32, height: u32, width: u32) -> u32 {
 /// The slice of k of a workgroup. Loops with barriers depend on it, so it must not depend on `part`: browsers take a private
 /// variable for one that differs between threads.
 fn slice_of(group: u32, height: u32, width: u32) -> u32 {
-    if PARTS > 1u {
+    if params.n_1 > 0u {
         return 0u;
     }
     return group / ((params.n + width - 1u) / width * ((params.m + height - 1u) / height));
@@ -191,7 +188,7 @@ fn right_four(start: u32, at: u32, end: u32) -> vec4<f32> {
 
 /// Four numbers of the bias.
 fn bias_four(column: u32) -> vec4<f32> {
-    if HAS_BIAS == 0u {
+    if params.has_bias == 0u {
         return vec4<f32>();
     }
     let i = places(part.bias_at, column, part.n);

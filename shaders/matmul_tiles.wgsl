@@ -19,7 +19,7 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     let i = start + row * part.y_step + column;
     for (var j = 0u; j < min(4u, part.n - column); j++) {
         var one = sum[j];
-        if HAS_RESIDUAL == 1u {
+        if params.has_residual == 1u {
             one += residual[(i + j) / 4u][(i + j) % 4u];
         }
         y[i + j] = one;
@@ -136,14 +136,12 @@ fn product(id: Invocation) {
         workgroupBarrier();
     }
     sum *= params.alpha;
-    if HAS_LOW == 1u {
-        for (var k = 0u; k < end_of_low(); k += 16u) {
-            stage_low(thread, first_row, k);
-            stage_up(thread, first_column, k);
-            workgroupBarrier();
-            sum = multiply(sum, row, column);
-            workgroupBarrier();
-        }
+    for (var k = 0u; k < end_of_low(); k += 16u) {
+        stage_low(thread, first_row, k);
+        stage_up(thread, first_column, k);
+        workgroupBarrier();
+        sum = multiply(sum, row, column);
+        workgroupBarrier();
     }
     if slice * params.slice >= max(params.k, 1u) {
         return;

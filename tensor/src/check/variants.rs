@@ -87,70 +87,38 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             };
             sharing.iter().flat_map(with_blocks).collect()
         }
-        ("matmul_tiles", _) => with_parts(products(&[])),
-        ("matmul_lanes", "product") => with_parts(products(&[[32, 32], [64, 32], [32, 64]])),
-        ("matmul_lanes", _) => with_parts(few_rows()),
+        ("matmul_tiles", _) => products(),
+        ("matmul_lanes", "product") => with_tiles(products()),
+        ("matmul_lanes", _) => {
+            let transposed = |set: &Constants| set.contains(&("LAYOUT", 0)) && is_wide(set);
+            let sets = products().into_iter().filter(transposed).collect();
+            times(sets, "HEIGHT", &[2, 4, 8])
+        }
         _ => vec![Vec::new()],
     }
 }
 
-/// The constants of products. Only frozen weights, which are on the right, have 16 bits or a bias; gradients of weights
-/// add no other terms. `tiles` has the heights and widths; lengths that are not multiples of four use the first.
-fn products(tiles: &[[u32; 2]]) -> Vec<Constants> {
-    let [nt, nn, tn] = [0, 1, 2];
-    let mut all = Vec::new();
-    for (layout, formats, low, bias, residual) in
-        [(nt, 3, 2, 2, 2), (nn, 3, 2, 1, 2), (tn, 1, 1, 1, 1)]
-    {
-        let mut sets = each("LAYOUT", &[layout]);
-        for (name, count) in [
-            ("FORMAT", formats),
-            ("WIDE", 2),
-            ("Y_WIDE", 2),
-            ("HAS_LOW", low),
-            ("HAS_BIAS", bias),
-            ("HAS_RESIDUAL", residual),
-        ] {
-            sets = times(sets, name, &numbers(count));
-        }
-        if let [narrow_tile, ..] = tiles {
-            let (wide, narrow): (Vec<_>, Vec<_>) = sets
-                .into_iter()
-                .partition(|set| layout != tn && is_wide(set));
-            let with_tile = |sets: &[Constants], [height, width]: [u32; 2]| {
-                times(times(sets.to_vec(), "HEIGHT", &[height]), "WIDTH", &[width])
-            };
-            sets = tiles
-                .iter()
-                .flat_map(|tile| with_tile(&wide, *tile))
-                .collect();
-            sets.extend(with_tile(&narrow, *narrow_tile));
-        }
-        all.extend(sets);
-    }
-    all
-}
-
-/// Adds the launches of several products: of two or three transposed matrices, and of two that a gated unit combines.
-fn with_parts(mut sets: Vec<Constants>) -> Vec<Constants> {
-    let has = |set: &Constants, name, value| set.contains(&(name, value));
-    let can = |set: &&Constants| has(set, "LAYOUT", 0) && has(set, "HAS_RESIDUAL", 0);
-    let alone: Vec<Constants> = sets.iter().filter(can).cloned().collect();
-    sets.extend(times(times(alone.clone(), "PARTS", &[2, 3]), "GATED", &[0]));
-    let plain = alone.into_iter().filter(|set| has(set, "HAS_BIAS", 0));
-    sets.extend(times(times(plain.collect(), "PARTS", &[2]), "GATED", &[1]));
-    sets
+/// The constants of products. Only frozen weights, which are on the right, have 16 bits, and only transposed ones are of a
+/// gated unit.
+fn products() -> Vec<Constants> {
+    let of_layout = |(layout, formats, gated)| {
+        let sets = times(each("LAYOUT", &[layout]), "FORMAT", &numbers(formats));
+        let sets = times(times(sets, "WIDE", &[0, 1]), "Y_WIDE", &[0, 1]);
+        times(sets, "GATED", &numbers(gated))
+    };
+    [(0, 3, 2), (1, 3, 1), (2, 1, 1)].into_iter().flat_map(of_layout).collect()
 }
 
 fn is_wide(set: &Constants) -> bool {
     set.contains(&("WIDE", 1)) && set.contains(&("Y_WIDE", 1))
 }
 
-/// The constants of products of few rows, which need lengths that are multiples of four.
-fn few_rows() -> Vec<Constants> {
-    let transposed = |set: &Constants| set.contains(&("LAYOUT", 0)) && is_wide(set);
-    let sets = products(&[]).into_iter().filter(transposed).collect();
-    times(sets, "HEIGHT", &[2, 4, 8])
+/// Adds the widths of the tiles for processors: the wide ones are for lengths that are multiples of four.
+fn with_tiles(sets: Vec<Constants>) -> Vec<Constants> {
+    let can_be_wide = |set: &Constants| is_wide(set) && !set.contains(&("LAYOUT", 2));
+    let wide = sets.iter().filter(|set| can_be_wide(set)).cloned();
+    let wide = times(wide.collect(), "WIDTH", &[64]);
+    [times(sets, "WIDTH", &[32]), wide].concat()
 }
 
 /// The entry points of a shader, in the order of the text.

@@ -77,8 +77,8 @@ struct Tile {
     width: usize,
     /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
     wanted_groups: usize,
-    /// How many of height and width the kernel has as constants.
-    constants: usize,
+    /// The size that the kernel has as a constant.
+    constant: Option<(&'static str, u32)>,
 }
 
 impl<'a> Product<'a> {
@@ -147,7 +147,7 @@ impl<'a> Product<'a> {
                 height: 64,
                 width: 64,
                 wanted_groups: 128,
-                constants: 0,
+                constant: None,
             },
         };
         let tiles = m.div_ceil(tile.height) * self.tiles_across(tile.width);
@@ -179,41 +179,36 @@ impl<'a> Product<'a> {
         y.is_wide() && columns.all(|n| n.is_multiple_of(4))
     }
 
-    /// The kernel for processors. Larger tiles need fewer loads per element, but load surplus rows too: with one row in a tile
-    /// of 32, nearly all of them. Gradients of weights have few rows. Lengths that are not multiples of four are rare and use
-    /// one tile, to compile fewer kernels.
+    /// The kernel for processors. Wide tiles need fewer loads per element. Lengths that are not multiples of four are rare and
+    /// use one tile, to compile fewer kernels.
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
         let [m, _, k] = self.size();
         let n = self.columns();
-        let tile = |height, width| Tile {
+        let tile = |width| Tile {
             kernel: LANES,
-            height,
+            height: 32,
             width,
             wanted_groups: 2,
-            constants: 2,
+            constant: Some(("WIDTH", width as u32)),
         };
         let is_wide = self.is_wide() && self.has_wide_y(y);
         if self.layout == ProductLayout::Tn || !is_wide {
-            return tile(32, 32);
-        }
-        if n * k < large() {
-            return tile(64, 32);
+            return tile(32);
         }
         let height = m.next_power_of_two().clamp(2, 8);
         let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
-        if self.layout == ProductLayout::Nt && m <= 16 && is_whole {
+        let is_large = n * k >= large();
+        if self.layout == ProductLayout::Nt && m <= 16 && is_whole && is_large {
             return Tile {
                 kernel: FEW_ROWS,
-                constants: 1,
-                ..tile(height, 32)
+                height,
+                constant: Some(("HEIGHT", height as u32)),
+                ..tile(32)
             };
         }
         let mut rows = self.more.iter().map(|other| other.rows);
-        match n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32)) {
-            true => tile(32, 64),
-            false if m > 32 => tile(64, 32),
-            false => tile(32, 32),
-        }
+        let fits = n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32));
+        tile(if fits { 64 } else { 32 })
     }
 
     fn launch(&self, tile: &Tile, groups: usize, slice: usize, y: &Operand, y_slice: usize) {
@@ -241,6 +236,8 @@ impl<'a> Product<'a> {
             y_slice: u32 = y_slice,
             alpha: f32 = self.alpha,
             bias_at: u32 = self.bias.map_or(0, |(_, at)| at),
+            has_bias: u32 = self.bias.is_some(),
+            has_residual: u32 = self.residual.is_some(),
             n_1: u32 = more(0, |p| p.rows),
             right_at_1: u32 = more(0, |p| p.right_at),
             up_at_1: u32 = more(0, |p| p.up_at),
@@ -255,16 +252,9 @@ impl<'a> Product<'a> {
             ("FORMAT", self.right.format as u32),
             ("WIDE", self.is_wide().into()),
             ("Y_WIDE", self.has_wide_y(y).into()),
-            ("HAS_LOW", low.is_some().into()),
-            ("HAS_BIAS", self.bias.is_some().into()),
-            ("HAS_RESIDUAL", self.residual.is_some().into()),
+            ("GATED", self.gated.into()),
         ];
-        let of_tile = [("HEIGHT", tile.height as u32), ("WIDTH", tile.width as u32)];
-        constants.extend(&of_tile[..tile.constants]);
-        if !self.more.is_empty() {
-            let parts = 1 + self.more.len() as u32;
-            constants.extend([("PARTS", parts), ("GATED", self.gated.into())]);
-        }
+        constants.extend(tile.constant);
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
