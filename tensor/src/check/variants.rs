@@ -106,7 +106,10 @@ fn products() -> Vec<Constants> {
         let sets = times(times(sets, "WIDE", &[0, 1]), "Y_WIDE", &[0, 1]);
         times(sets, "GATED", &numbers(gated))
     };
-    [(0, 3, 2), (1, 3, 1), (2, 1, 1)].into_iter().flat_map(of_layout).collect()
+    [(0, 3, 2), (1, 3, 1), (2, 1, 1)]
+        .into_iter()
+        .flat_map(of_layout)
+        .collect()
 }
 
 fn is_wide(set: &Constants) -> bool {

@@ -51,10 +51,10 @@ impl Groups {
         }
     }
 
-    /// Uses a second dimension if one is too short; there may be a few surplus groups then.
+    /// Uses a second dimension if one is too short; there may be many surplus groups then.
     pub(super) fn folded(self) -> (u32, u32) {
         let rows = self.count.div_ceil(MAX_GROUPS).max(1);
-        (self.count.div_ceil(rows) as u32, rows as u32)
+        (self.count.min(MAX_GROUPS) as u32, rows as u32)
     }
 }
 

@@ -179,8 +179,8 @@ impl<'a> Product<'a> {
         y.is_wide() && columns.all(|n| n.is_multiple_of(4))
     }
 
-    /// The kernel for processors. Wide tiles need fewer loads per element. Lengths that are not multiples of four are rare and
-    /// use one tile, to compile fewer kernels.
+    /// The kernel for processors. Other kernels than the smallest tile are faster for large matrices, and compiling them takes
+    /// a second.
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
         let [m, _, k] = self.size();
         let n = self.columns();
@@ -192,13 +192,12 @@ impl<'a> Product<'a> {
             constant: Some(("WIDTH", width as u32)),
         };
         let is_wide = self.is_wide() && self.has_wide_y(y);
-        if self.layout == ProductLayout::Tn || !is_wide {
+        if self.layout == ProductLayout::Tn || !is_wide || n * k < large() {
             return tile(32);
         }
         let height = m.next_power_of_two().clamp(2, 8);
         let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
-        let is_large = n * k >= large();
-        if self.layout == ProductLayout::Nt && m <= 16 && is_whole && is_large {
+        if self.layout == ProductLayout::Nt && m <= 16 && is_whole {
             return Tile {
                 kernel: FEW_ROWS,
                 height,
