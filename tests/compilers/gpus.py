@@ -123,11 +123,13 @@ def main():
     files = sorted(path for path in pathlib.Path(folder).glob("*.spv") if is_chosen(path.stem))
     if not files or set(options) - {"--all", "--record"}:
         sys.exit(__doc__)
-    manifests = sorted(map(str, pathlib.Path("/usr/share/vulkan/icd.d").glob("radeon_icd*.json")))
-    if not (manifests or "VK_DRIVER_FILES" in os.environ):
+    chosen = os.environ.get("VK_DRIVER_FILES", "")
+    manifests = [chosen, *map(str, pathlib.Path("/usr/share/vulkan/icd.d").glob("radeon_icd*.json"))]
+    manifest = next((path for path in manifests if "radeon" in path), None)
+    if manifest is None:
         skip("Mesa's Radeon driver is not installed (Debian: mesa-vulkan-drivers)")
-    # The loader of 2022 and before reads the second.
-    os.environ["VK_ICD_FILENAMES"] = os.environ.setdefault("VK_DRIVER_FILES", manifests[0] if manifests else "")
+    # Vulkan loaders before 1.3.207 read the second.
+    os.environ |= {"VK_DRIVER_FILES": manifest, "VK_ICD_FILENAMES": manifest}
     head, now, version = [], {}, ""
     with tempfile.TemporaryDirectory() as temporary:
         build = ["cc", "-O1", "-o", f"{temporary}/radv", RECORD.with_name("radv.c"), "-lvulkan"]

@@ -2,10 +2,10 @@
 """Prints a table of the kernels as NVIDIA's compiler sees them. Needs no GPU.
 
     pip install --no-deps slangtorch nvidia-cuda-nvrtc nvidia-cuda-nvcc nvidia-cuda-runtime
-    tests/compilers/nvidia.py FOLDER [PATTERN]         a line for each group of kernels
-    tests/compilers/nvidia.py --all FOLDER [PATTERN]   also a line for each kernel
+    tests/compilers/nvidia.py FOLDER [PATTERN]
 
-FOLDER has the HLSL files of the example `translations`; PATTERN is a regular expression for names of kernels.
+FOLDER has the HLSL files of the example `translations`; PATTERN is a regular expression for names of kernels. Prints a line for
+each kernel, and one with the worst numbers of each group.
 Slang translates HLSL to CUDA C++, NVRTC compiles that to PTX, and ptxas to machine code. A driver starts from SPIR-V instead, so
 its schedule differs. The limits and the register allocator are those of the cards.
 """
@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gpus
 
 ARCHITECTURES = [80, 89, 90]
-COLUMNS = ["registers", "stack", "spill stores", "spill loads", "shared"]
+COLUMNS = ["registers", "stack", "spill stores", "spill loads", "smem"]
 PACKAGES = pathlib.Path(sysconfig.get_paths()["purelib"])
 
 
@@ -60,37 +60,44 @@ def call(*command):
     return run.stderr
 
 
+def for_slang(text, entry):
+    """Moves the inputs of the entry point out of their struct: Slang accepts none there for CUDA."""
+    text = re.sub(r" : SV_\w+;", ";", text)
+    inputs = "uint3 group : SV_GroupID, uint local : SV_GroupIndex"
+    filled = "{group, uint3(_NagaConstants.first_vertex, 1, 1), local}"
+    return re.sub(rf"void {entry}\(Invocation (\w+)\)\n{{", rf"void {entry}({inputs})\n{{\n    Invocation \1 = {filled};", text)
+
+
 def compile_one(path):
-    """Returns the numbers of a kernel for each architecture, in the order of COLUMNS."""
+    """Returns the numbers of a kernel for each architecture."""
+    entry, of_all = path.name.split(".")[1], {}
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
-        call(SLANG, path, "-lang", "hlsl", "-target", "cuda", "-entry", path.name.split(".")[1], "-stage", "compute", "-o", at / "k.cu")
-        source, all_of = (at / "k.cu").read_bytes(), {}
-        for architecture in ARCHITECTURES:
-            (at / "k.ptx").write_bytes(ptx(source, architecture))
-            said = call(PTXAS, "-v", f"-arch=sm_{architecture}", at / "k.ptx", "-o", at / "k.cubin")
-            found = {what: int(number) for number, what in re.findall(r"(\d+) (?:bytes )?(registers|stack|spill stores|spill loads|smem)", said)}
-            found["shared"] = found.pop("smem", 0)
-            all_of[architecture] = found
-    return all_of
+        (at / "k.hlsl").write_text(for_slang(path.read_text(), entry))
+        try:
+            call(SLANG, at / "k.hlsl", "-target", "cuda", "-entry", entry, "-stage", "compute", "-o", at / "k.cu")
+            for architecture in ARCHITECTURES:
+                (at / "k.ptx").write_bytes(ptx((at / "k.cu").read_bytes(), architecture))
+                printed = call(PTXAS, "-v", f"-arch=sm_{architecture}", at / "k.ptx", "-o", at / "k.cubin")
+                found = re.findall(r"(\d+) (?:bytes )?(registers|stack|spill stores|spill loads|smem)", printed)
+                of_all[architecture] = {"smem": 0} | {column: int(number) for number, column in found}
+        except RuntimeError as error:
+            sys.exit(f"{path.stem}: {error}")
+    return of_all
 
 
 def main():
-    arguments = sys.argv[1:]
-    every = "--all" in arguments
-    folder, pattern = [*(word for word in arguments if word != "--all"), "", ""][:2]
-    wanted = [path for path in sorted(pathlib.Path(folder).glob("*.hlsl6")) if gpus.is_chosen(path.stem) and re.search(pattern, path.stem)]
-    if not folder or not wanted:
+    folder, pattern = (sys.argv[1:] + ["", ""])[:2]
+    files = sorted(path for path in pathlib.Path(folder).glob("*.hlsl6") if gpus.is_chosen(path.stem) and re.search(pattern, path.stem))
+    if not folder or not files:
         sys.exit(__doc__)
     SLANG.chmod(0o755)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = dict(zip([path.stem for path in wanted], pool.map(compile_one, wanted)))
+        kernels = dict(zip([path.stem for path in files], pool.map(compile_one, files)))
     for architecture in ARCHITECTURES:
-        kernels = {name: of[architecture] for name, of in results.items()}
-        if every:
-            gpus.table([f"sm_{architecture}", *COLUMNS], [[name, *(of[key] for key in COLUMNS)] for name, of in kernels.items()])
-        groups = gpus.grouped(kernels, COLUMNS)
-        gpus.table([f"sm_{architecture}", "kernels", *COLUMNS], [[group, *numbers] for group, numbers in groups.items()])
+        head, numbers = [f"sm_{architecture}", *COLUMNS], {name: of_all[architecture] for name, of_all in kernels.items()}
+        print(gpus.table(head, [[name, *(of[column] for column in COLUMNS)] for name, of in numbers.items()]))
+        print(gpus.table(head, [[group, *worst] for group, worst in gpus.grouped(numbers, COLUMNS).items()]))
 
 
 main()
