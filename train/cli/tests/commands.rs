@@ -302,6 +302,13 @@ fn the_bench_measures_kernels_and_phases() {
     let line = compared.lines().last().unwrap();
     assert!(line.starts_with("product/built-in/1 row  "), "{compared}");
     assert!(line.contains("1 -> 1"), "{compared}");
+
+    let arguments = ["bench", "product/built-in/1 row", "--report", "report.txt"];
+    succeeds(directory.path(), &arguments);
+    let report = fs::read_to_string(directory.path().join("report.txt")).unwrap();
+    for part in ["ok   kernels", "ceiling", "product/built-in/1 row  "] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
 }
 
 /// A small model takes every phase, and its measurements suffice for a forecast.

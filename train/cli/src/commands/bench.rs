@@ -4,10 +4,14 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_lab::bench::{self, BenchReport};
+use lapwing_lab::doctor::{Finding, diagnose};
+use lapwing_model::write_atomically;
+use lapwing_tensor::Gpu;
 use lapwing_train::Config;
 use lapwing_train::base::source::ModelSource;
 
 use crate::args::{self, BenchArgs, DeviceArgs};
+use crate::commands::doctor;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
@@ -26,6 +30,11 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
     let read = |path| BenchReport::read(path, gpu.caps());
     // Before measuring, which takes a while.
     let old = arguments.compare.as_deref().map(read).transpose()?;
+    let checked = arguments.report.is_some().then(|| checked(&gpu));
+    if let Some((path, checked)) = arguments.report.as_deref().zip(checked.as_ref()) {
+        // Before measuring, so that a path that cannot be written is an error at once.
+        write_atomically(path, checked.as_bytes())?;
+    }
     let filter = arguments.name.as_deref().unwrap_or_default();
     let report = bench::run(&gpu, filter, config, hub(), &Terminal::new())?;
     let text = match old {
@@ -34,5 +43,17 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         None => report.text(),
     };
     write!(out::raw(), "{text}")?;
+    if let Some((path, checked)) = arguments.report.as_deref().zip(checked) {
+        write_atomically(path, format!("{checked}\n{}", report.text()).as_bytes())?;
+        writeln!(out::shown(), "The report is in {}", path.display())?;
+    }
     Ok(())
+}
+
+/// Returns the system, and what `lapwing doctor` prints for the built-in model.
+fn checked(gpu: &Gpu) -> String {
+    let mut text = format!("{} {}\n", std::env::consts::OS, std::env::consts::ARCH);
+    let mut add = |finding: &Finding| text += &doctor::line(finding, false);
+    diagnose(|| Ok(gpu.clone()), None, None, &mut add, &Terminal::new());
+    text
 }

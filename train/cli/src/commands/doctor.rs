@@ -43,7 +43,7 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
     Ok(())
 }
 
-fn line(finding: &Finding, colour: bool) -> String {
+pub(super) fn line(finding: &Finding, colour: bool) -> String {
     let word = match finding.outcome {
         FindingStatus::Good => style("ok  ").green(),
         FindingStatus::Warning => style("note").yellow(),
