@@ -39,56 +39,12 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
+/// 1 if all rows of y start at a multiple of four numbers.
+const Y_WIDE: u32 = 1u;
 /// Rows of a tile of `few_rows`: 2, 4 or 8. The order of each sum is the same for all tiles.
 const HEIGHT: u32 = 2u;
 /// Columns of a tile of `product`, which has 32 rows: 32 or 64. A tile of 64 columns uses each block of `left` twice.
 const WIDTH: u32 = 32u;
-
-/// Four rows (the columns of the result) by four of k.
-fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
-    if LAYOUT == 2u {
-        let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
-        let there = vec4<f32>(vec4(k, k + 1u, k + 2u, k + 3u) < vec4(end));
-        return transpose(mat4x4(
-            left_four(i.x, row, params.m) * there.x, left_four(i.y, row, params.m) * there.y,
-            left_four(i.z, row, params.m) * there.z, left_four(i.w, row, params.m) * there.w,
-        ));
-    }
-    let i = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
-    return mat4x4(left_four(i.x, k, end), left_four(i.y, k, end), left_four(i.z, k, end), left_four(i.w, k, end));
-}
-
-/// Four of k (the columns of the result) by four columns.
-fn right_block(column: u32, k: u32, end: u32) -> mat4x4<f32> {
-    if LAYOUT == 0u {
-        let i = right_starts(column);
-        return transpose(mat4x4(right_four(i.x, k, end), right_four(i.y, k, end), right_four(i.z, k, end), right_four(i.w, k, end)));
-    }
-    let i = params.right_at + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * params.right_step;
-    return mat4x4(
-        right_four(i.x, column, part.n), right_four(i.y, column, part.n),
-        right_four(i.z, column, part.n), right_four(i.w, column, part.n),
-    );
-}
-
-fn low_block(row: u32, k: u32) -> mat4x4<f32> {
-    let last = params.m - 1u;
-    return mat4x4(
-        low[low_place(min(row, last), k)], low[low_place(min(row + 1u, last), k)],
-        low[low_place(min(row + 2u, last), k)], low[low_place(min(row + 3u, last), k)],
-    );
-}
-
-fn up_block(column: u32, k: u32) -> mat4x4<f32> {
-    if LAYOUT == 0u {
-        let i = up_starts(column);
-        return transpose(mat4x4(
-            up_four(i.x, false, k), up_four(i.y, false, k), up_four(i.z, true, k), up_four(i.w, true, k),
-        ));
-    }
-    let i = (params.up_at + vec4(k, k + 1u, k + 2u, k + 3u) * params.up_step + column) / 4u;
-    return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
-}
 
 /// The four columns of a block.
 const SLOTS: u32 = 4u;

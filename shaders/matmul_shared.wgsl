@@ -4,10 +4,8 @@
 const LAYOUT: u32 = 0u;
 /// The format of `right`. 0: f32. 1: f16. 2: bf16.
 const FORMAT: u32 = 0u;
-/// 1 if all rows start at a multiple of four numbers: those of left and right, and those of y (only used by
-/// matmul_lanes.wgsl).
+/// 1 if all rows of left and right start at a multiple of four numbers.
 const WIDE: u32 = 1u;
-const Y_WIDE: u32 = 1u;
 /// 1: the launch has two parts of equal size and computes y = silu(first) * second. A tile then has two columns of the first
 /// part, two of the second, and so on.
 const GATED: u32 = 0u;
@@ -193,4 +191,50 @@ fn bias_four(column: u32) -> vec4<f32> {
     }
     let i = places(part.bias_at, column, part.n);
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
+}
+
+/// Four rows (the columns of the result) by four of k.
+fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
+    if LAYOUT == 2u {
+        let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
+        let there = vec4<f32>(vec4(k, k + 1u, k + 2u, k + 3u) < vec4(end));
+        return transpose(mat4x4(
+            left_four(i.x, row, params.m) * there.x, left_four(i.y, row, params.m) * there.y,
+            left_four(i.z, row, params.m) * there.z, left_four(i.w, row, params.m) * there.w,
+        ));
+    }
+    let i = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
+    return mat4x4(left_four(i.x, k, end), left_four(i.y, k, end), left_four(i.z, k, end), left_four(i.w, k, end));
+}
+
+/// Four of k (the columns of the result) by four columns.
+fn right_block(column: u32, k: u32, end: u32) -> mat4x4<f32> {
+    if LAYOUT == 0u {
+        let i = right_starts(column);
+        return transpose(mat4x4(right_four(i.x, k, end), right_four(i.y, k, end), right_four(i.z, k, end), right_four(i.w, k, end)));
+    }
+    let i = params.right_at + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * params.right_step;
+    return mat4x4(
+        right_four(i.x, column, part.n), right_four(i.y, column, part.n),
+        right_four(i.z, column, part.n), right_four(i.w, column, part.n),
+    );
+}
+
+fn low_block(row: u32, k: u32) -> mat4x4<f32> {
+    let last = params.m - 1u;
+    return mat4x4(
+        low[low_place(min(row, last), k)], low[low_place(min(row + 1u, last), k)],
+        low[low_place(min(row + 2u, last), k)], low[low_place(min(row + 3u, last), k)],
+    );
+}
+
+fn up_block(column: u32, k: u32) -> mat4x4<f32> {
+    if LAYOUT == 0u {
+        let i = up_starts(column);
+        return transpose(mat4x4(
+            up_four(i.x, false, k), up_four(i.y, false, k), up_four(i.z, true, k), up_four(i.w, true, k),
+        ));
+    }
+    let i = (params.up_at + vec4(k, k + 1u, k + 2u, k + 3u) * params.up_step + column) / 4u;
+    return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
 }

@@ -1,10 +1,22 @@
 // tensor/src/ops/matmul.rs: matrix products for GPUs.
 //
-// The 256 threads of a workgroup share a tile of 64 x 64. In steps of 16 of k they stage rows of `left` and columns of
-// `right` in workgroup memory, then each thread sums four rows of four columns. matmul_shared.wgsl has the constants, the
-// parameters, the bindings and the loads.
+// A workgroup computes a tile of ROWS x COLUMNS. In steps of STEP of k its threads stage blocks of `left` and `right`, four
+// numbers by four, in workgroup memory. Then each thread sums EACH rows of four columns. Each sum runs over k in ascending
+// order with fused multiply-adds, so all tiles give the same bits. matmul_shared.wgsl has the constants, the parameters, the
+// bindings and the loads.
 
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+/// The size of a tile: 128 x 64 in steps of 16; 64 x 32, for small matrices; 16 x 32 in steps of 64, for few rows.
+const ROWS: u32 = 128u;
+const COLUMNS: u32 = 64u;
+const STEP: u32 = 16u;
+/// Rows of a thread. Threads are in 16 rows.
+const EACH: u32 = ROWS / 16u;
+const THREADS: u32 = COLUMNS * 4u;
+/// Blocks of `left` and of both in a step.
+const LEFT_BLOCKS: u32 = ROWS * STEP / 16u;
+const BLOCKS: u32 = LEFT_BLOCKS + COLUMNS * STEP / 16u;
 
 /// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers: a store to
 /// a component of a vector may write the whole vector (as on Metal), and other threads write the other components.
@@ -26,121 +38,127 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-/// 16 of k by 64 rows, and by 64 columns.
-var<workgroup> rows: array<f32, 1024>;
-var<workgroup> columns: array<f32, 1024>;
+/// STEP of k by the rows, and by the columns, four in a vector.
+var<workgroup> rows: array<vec4<f32>, LEFT_BLOCKS * 4u>;
+var<workgroup> columns: array<vec4<f32>, (BLOCKS - LEFT_BLOCKS) * 4u>;
 
-/// Stages four numbers of a row along k, transposed, so that `multiply` reads four rows at a time.
-fn stage_rows(row: u32, k: u32, four: vec4<f32>) {
-    rows[k * 64u + row] = four.x;
-    rows[(k + 1u) * 64u + row] = four.y;
-    rows[(k + 2u) * 64u + row] = four.z;
-    rows[(k + 3u) * 64u + row] = four.w;
+/// A block of a tile: four of k from `k` on, and the rows or columns from 4 `place` on.
+struct Block { k: u32, place: u32 }
+
+/// The block that a thread stages as its `number`th, among those of a matrix with `size` rows or columns. Neighbouring threads
+/// read neighbouring numbers of the matrix.
+fn block_of(number: u32, size: u32, along_k: bool) -> Block {
+    if along_k {
+        return Block(number % (STEP / 4u) * 4u, number / (STEP / 4u));
+    }
+    return Block(number / (size / 4u) * 4u, number % (size / 4u));
 }
 
-fn stage_columns(column: u32, k: u32, four: vec4<f32>) {
-    columns[k * 64u + column] = four.x;
-    columns[(k + 1u) * 64u + column] = four.y;
-    columns[(k + 2u) * 64u + column] = four.z;
-    columns[(k + 3u) * 64u + column] = four.w;
+fn stage_rows(block: Block, left: mat4x4<f32>) {
+    let i = block.k * (ROWS / 4u) + block.place;
+    rows[i] = left[0];
+    rows[i + ROWS / 4u] = left[1];
+    rows[i + 2u * (ROWS / 4u)] = left[2];
+    rows[i + 3u * (ROWS / 4u)] = left[3];
 }
 
-/// Each thread stages four numbers of `left`; 0 beyond the end of k.
-fn stage_left(thread: u32, first_row: u32, k: u32, end: u32) {
-    if LAYOUT == 2u {
-        let i = thread / 16u;
-        let row = min(first_row + thread % 16u * 4u, params.m - 1u);
-        let four = left_four(min(k + i, end - 1u), row, params.m) * f32(k + i < end);
-        for (var j = 0u; j < 4u; j++) {
-            rows[thread * 4u + j] = four[j];
-        }
+fn stage_columns(block: Block, right: mat4x4<f32>) {
+    let i = block.k * (COLUMNS / 4u) + block.place;
+    columns[i] = right[0];
+    columns[i + COLUMNS / 4u] = right[1];
+    columns[i + 2u * (COLUMNS / 4u)] = right[2];
+    columns[i + 3u * (COLUMNS / 4u)] = right[3];
+}
+
+/// Stages the `number`th block of a step of `left` and `right`; 0 beyond the end of k.
+fn stage(number: u32, first_row: u32, first_column: u32, k: u32, end: u32) {
+    if number < LEFT_BLOCKS {
+        let block = block_of(number, ROWS, LAYOUT != 2u);
+        let row = min(first_row + block.place * 4u, params.m - 1u);
+        let at = k + block.k;
+        stage_rows(block, transpose(left_block(row, min(at, (end - 1u) / 4u * 4u), end)) * f32(at < end));
+    } else if number < BLOCKS {
+        let block = block_of(number - LEFT_BLOCKS, COLUMNS, LAYOUT == 0u);
+        let column = min(first_column + block.place * 4u, part.n * (1u + GATED) - 1u);
+        stage_columns(block, right_block(column, min(k + block.k, (end - 1u) / 4u * 4u), end));
+    }
+}
+
+/// The same for the low-rank term.
+fn stage_low(number: u32, first_row: u32, first_column: u32, k: u32) {
+    if number < LEFT_BLOCKS {
+        let block = block_of(number, ROWS, true);
+        let row = min(first_row + block.place * 4u, params.m - 1u);
+        let at = k + block.k;
+        stage_rows(block, transpose(low_block(row, min(at, end_of_low() - 4u))) * f32(at < end_of_low()));
+    } else if number < BLOCKS {
+        let block = block_of(number - LEFT_BLOCKS, COLUMNS, LAYOUT == 0u);
+        let column = min(first_column + block.place * 4u, part.n * (1u + GATED) - 1u);
+        stage_columns(block, up_block(column, min(k + block.k, end_of_low() - 4u)));
+    }
+}
+
+/// Adds the product of EACH rows, staged from `left_at` on, and of four columns for one of k.
+fn add(sums: ptr<function, array<vec4<f32>, EACH>>, row: u32, left_at: u32, right_at: u32) {
+    let right = columns[right_at];
+    if EACH == 1u {
+        (*sums)[0] = fma(vec4(rows[left_at][row % 4u]), right, (*sums)[0]);
         return;
     }
-    let i = thread % 4u * 4u;
-    let row = min(first_row + thread / 4u, params.m - 1u);
-    stage_rows(thread / 4u, i, left_four(row, min(k + i, end - 1u), end) * f32(k + i < end));
-}
-
-fn stage_right(thread: u32, first_column: u32, k: u32, end: u32) {
-    if LAYOUT == 0u {
-        let i = thread % 4u * 4u;
-        let column = thread / 4u;
-        let start = right_starts(first_column + column / 4u * 4u)[column % 4u];
-        stage_columns(column, i, right_four(start, min(k + i, end - 1u), end));
-        return;
-    }
-    let column = min(first_column + thread % 16u * 4u, part.n - 1u);
-    let start = params.right_at + min(k + thread / 16u, end - 1u) * params.right_step;
-    let four = right_four(start, column, part.n);
-    for (var j = 0u; j < 4u; j++) {
-        columns[thread * 4u + j] = four[j];
+    for (var i = 0u; i < EACH; i += 4u) {
+        let left = rows[left_at + i / 4u];
+        (*sums)[i] = fma(vec4(left.x), right, (*sums)[i]);
+        (*sums)[i + 1u] = fma(vec4(left.y), right, (*sums)[i + 1u]);
+        (*sums)[i + 2u] = fma(vec4(left.z), right, (*sums)[i + 2u]);
+        (*sums)[i + 3u] = fma(vec4(left.w), right, (*sums)[i + 3u]);
     }
 }
 
-/// The same for the low-rank term, whose rows are multiples of four.
-fn stage_low(thread: u32, first_row: u32, k: u32) {
-    let i = k + thread % 4u * 4u;
-    let row = min(first_row + thread / 4u, params.m - 1u);
-    let four = low[low_place(row, min(i, end_of_low() - 4u))];
-    stage_rows(thread / 4u, thread % 4u * 4u, four * f32(i < end_of_low()));
-}
-
-fn stage_up(thread: u32, first_column: u32, k: u32) {
-    if LAYOUT == 0u {
-        let i = min(k + thread % 4u * 4u, end_of_low() - 4u);
-        let column = thread / 4u;
-        let start = up_starts(first_column + column / 4u * 4u)[column % 4u];
-        stage_columns(column, thread % 4u * 4u, up_four(start, column % 4u >= 2u, i));
-        return;
-    }
-    let i = min(k + thread / 16u, params.rank - 1u);
-    let column = min(first_column + thread % 16u * 4u, part.n - 1u);
-    let four = up[(params.up_at + i * params.up_step + column) / 4u];
-    for (var j = 0u; j < 4u; j++) {
-        columns[thread * 4u + j] = four[j];
+/// Adds the product of the staged blocks to the rows of a thread. Four of k at a time, since not every compiler unrolls.
+fn multiply(sums: ptr<function, array<vec4<f32>, EACH>>, row: u32, column: u32) {
+    for (var k = 0u; k < STEP; k += 4u) {
+        let i = k * (ROWS / 4u) + row * EACH / 4u;
+        let j = k * (COLUMNS / 4u) + column;
+        add(sums, row, i, j);
+        add(sums, row, i + ROWS / 4u, j + COLUMNS / 4u);
+        add(sums, row, i + 2u * (ROWS / 4u), j + 2u * (COLUMNS / 4u));
+        add(sums, row, i + 3u * (ROWS / 4u), j + 3u * (COLUMNS / 4u));
     }
 }
 
-/// Adds the product of the staged tiles. `sum` has a column for each of the four rows of y.
-fn multiply(sum: mat4x4<f32>, row: u32, column: u32) -> mat4x4<f32> {
-    var total = sum;
-    for (var k = 0u; k < 16u; k++) {
-        let i = k * 64u + row * 4u;
-        let j = k * 64u + column * 4u;
-        let a = vec4(rows[i], rows[i + 1u], rows[i + 2u], rows[i + 3u]);
-        let b = vec4(columns[j], columns[j + 1u], columns[j + 2u], columns[j + 3u]);
-        total += mat4x4(b * a.x, b * a.y, b * a.z, b * a.w);
-    }
-    return total;
-}
-
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn product(id: Invocation) {
     let thread = id.local;
-    let flat = choose_part(flat_group(id), 64u, 64u);
-    let across = tiles_across(64u);
-    let tiles = across * ((params.m + 63u) / 64u);
-    let slice = slice_of(flat_group(id), 64u, 64u);
-    let first_row = flat % tiles / across * 64u;
-    let first_column = flat % across * 64u;
-    let row = thread / 16u;
-    let column = thread % 16u;
+    let flat = choose_part(flat_group(id), ROWS, COLUMNS);
+    let across = tiles_across(COLUMNS);
+    let tiles = across * ((params.m + ROWS - 1u) / ROWS);
+    let slice = slice_of(flat_group(id), ROWS, COLUMNS);
+    let first_row = flat % tiles / across * ROWS;
+    let first_column = flat % across * COLUMNS;
+    let row = thread / (COLUMNS / 4u);
+    let column = thread % (COLUMNS / 4u);
 
-    var sum: mat4x4<f32>;
+    var sums: array<vec4<f32>, EACH>;
     let end = min(params.k, (slice + 1u) * params.slice);
-    for (var k = slice * params.slice; k < end; k += 16u) {
-        stage_left(thread, first_row, k, end);
-        stage_right(thread, first_column, k, end);
+    for (var k = slice * params.slice; k < end; k += STEP) {
+        stage(thread, first_row, first_column, k, end);
+        if BLOCKS > THREADS {
+            stage(thread + THREADS, first_row, first_column, k, end);
+        }
         workgroupBarrier();
-        sum = multiply(sum, row, column);
+        multiply(&sums, row, column);
         workgroupBarrier();
     }
-    sum *= params.alpha;
-    for (var k = 0u; k < end_of_low(); k += 16u) {
-        stage_low(thread, first_row, k);
-        stage_up(thread, first_column, k);
+    for (var i = 0u; i < EACH; i++) {
+        sums[i] *= params.alpha;
+    }
+    for (var k = 0u; k < end_of_low(); k += STEP) {
+        stage_low(thread, first_row, first_column, k);
+        if BLOCKS > THREADS {
+            stage_low(thread + THREADS, first_row, first_column, k);
+        }
         workgroupBarrier();
-        sum = multiply(sum, row, column);
+        multiply(&sums, row, column);
         workgroupBarrier();
     }
     if slice * params.slice >= max(params.k, 1u) {
@@ -148,7 +166,7 @@ fn product(id: Invocation) {
     }
     let start = part.y_at + slice * params.y_slice;
     let more = bias_four(first_column + column * 4u);
-    for (var i = 0u; i < 4u; i++) {
-        store(start, first_row + row * 4u + i, first_column + column * 4u, sum[i] + more);
+    for (var i = 0u; i < EACH; i++) {
+        store(start, first_row + row * EACH + i, first_column + column * 4u, sums[i] + more);
     }
 }

@@ -87,12 +87,31 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             };
             sharing.iter().flat_map(with_blocks).collect()
         }
-        ("matmul_tiles", _) => products(),
-        ("matmul_lanes", "product") => with_tiles(products()),
+        ("matmul_tiles", _) => {
+            let sizes = |sets, [height, width, step]: [u32; 3]| {
+                times(
+                    times(times(sets, "ROWS", &[height]), "COLUMNS", &[width]),
+                    "STEP",
+                    &[step],
+                )
+            };
+            let large = sizes(products(), [128, 64, 16]);
+            let small = sizes(products(), [64, 32, 16]);
+            let transposed = products().into_iter().filter(is_transposed);
+            [large, small, sizes(transposed.collect(), [16, 32, 64])].concat()
+        }
+        ("matmul_lanes", "product") => {
+            let sets = times(products(), "Y_WIDE", &[0, 1]);
+            let wide = sets
+                .iter()
+                .filter(|set| is_wide(set) && !set.contains(&("LAYOUT", 2)));
+            let wide = times(wide.cloned().collect(), "WIDTH", &[64]);
+            [times(sets, "WIDTH", &[32]), wide].concat()
+        }
         ("matmul_lanes", _) => {
-            let transposed = |set: &Constants| set.contains(&("LAYOUT", 0)) && is_wide(set);
-            let sets = products().into_iter().filter(transposed).collect();
-            times(sets, "HEIGHT", &[2, 4, 8])
+            let sets = times(products(), "Y_WIDE", &[1]).into_iter();
+            let sets = sets.filter(|set| is_transposed(set) && is_wide(set));
+            times(sets.collect(), "HEIGHT", &[2, 4, 8])
         }
         _ => vec![Vec::new()],
     }
@@ -103,8 +122,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
 fn products() -> Vec<Constants> {
     let of_layout = |(layout, formats, gated)| {
         let sets = times(each("LAYOUT", &[layout]), "FORMAT", &numbers(formats));
-        let sets = times(times(sets, "WIDE", &[0, 1]), "Y_WIDE", &[0, 1]);
-        times(sets, "GATED", &numbers(gated))
+        times(times(sets, "WIDE", &[0, 1]), "GATED", &numbers(gated))
     };
     [(0, 3, 2), (1, 3, 1), (2, 1, 1)]
         .into_iter()
@@ -116,12 +134,8 @@ fn is_wide(set: &Constants) -> bool {
     set.contains(&("WIDE", 1)) && set.contains(&("Y_WIDE", 1))
 }
 
-/// Adds the widths of the tiles for processors: the wide ones are for lengths that are multiples of four.
-fn with_tiles(sets: Vec<Constants>) -> Vec<Constants> {
-    let can_be_wide = |set: &Constants| is_wide(set) && !set.contains(&("LAYOUT", 2));
-    let wide = sets.iter().filter(|set| can_be_wide(set)).cloned();
-    let wide = times(wide.collect(), "WIDTH", &[64]);
-    [times(sets, "WIDTH", &[32]), wide].concat()
+fn is_transposed(set: &Constants) -> bool {
+    set.contains(&("LAYOUT", 0))
 }
 
 /// The entry points of a shader, in the order of the text.

@@ -1,6 +1,6 @@
 //! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
-use crate::gpu::{Bind, Groups, Kernel, params};
+use crate::gpu::{Bind, Constants, Groups, Kernel, params};
 use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
@@ -29,6 +29,9 @@ fn uses_lanes(gpu: &Gpu) -> bool {
     }
     gpu.is_software()
 }
+
+/// Workgroups that keep a GPU busy.
+const WANTED_GROUPS: usize = 128;
 
 /// The shortest slice of k. A multiple of 16, the step of the tiles.
 const MIN_SLICE: usize = 256;
@@ -77,8 +80,8 @@ struct Tile {
     width: usize,
     /// Workgroups needed to use the whole device. With fewer, a long sum is split into slices.
     wanted_groups: usize,
-    /// The size that the kernel has as a constant.
-    constant: Option<(&'static str, u32)>,
+    /// What the kernel has as constants.
+    constants: Constants,
 }
 
 impl<'a> Product<'a> {
@@ -142,13 +145,7 @@ impl<'a> Product<'a> {
         let [m, n, k] = self.size();
         let tile = match uses_lanes(gpu) {
             true => self.tile_in_lanes(y),
-            false => Tile {
-                kernel: TILES,
-                height: 64,
-                width: 64,
-                wanted_groups: 128,
-                constant: None,
-            },
+            false => self.tile_on_gpu(),
         };
         let tiles = m.div_ceil(tile.height) * self.tiles_across(tile.width);
         let slice = match self.layout {
@@ -184,14 +181,16 @@ impl<'a> Product<'a> {
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
         let [m, _, k] = self.size();
         let n = self.columns();
+        let has_wide_y = self.has_wide_y(y);
+        let y_wide = ("Y_WIDE", has_wide_y.into());
         let tile = |width| Tile {
             kernel: LANES,
             height: 32,
             width,
             wanted_groups: 2,
-            constant: Some(("WIDTH", width as u32)),
+            constants: vec![y_wide, ("WIDTH", width as u32)],
         };
-        let is_wide = self.is_wide() && self.has_wide_y(y);
+        let is_wide = self.is_wide() && has_wide_y;
         if self.layout == ProductLayout::Tn || !is_wide || n * k < large() {
             return tile(32);
         }
@@ -201,13 +200,32 @@ impl<'a> Product<'a> {
             return Tile {
                 kernel: FEW_ROWS,
                 height,
-                constant: Some(("HEIGHT", height as u32)),
+                constants: vec![y_wide, ("HEIGHT", height as u32)],
                 ..tile(32)
             };
         }
         let mut rows = self.more.iter().map(|other| other.rows);
         let fits = n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32));
         tile(if fits { 64 } else { 32 })
+    }
+
+    /// The kernel for GPUs. No bit of a result depends on the tile.
+    fn tile_on_gpu(&self) -> Tile {
+        let [m, _, _] = self.size();
+        let is_small = m.div_ceil(128) * self.tiles_across(64) < WANTED_GROUPS / 2;
+        let [height, width, step] = match self.layout {
+            ProductLayout::Nt if m <= 16 => [16, 32, 64],
+            _ if is_small => [64, 32, 16],
+            _ => [128, 64, 16],
+        };
+        let sizes = [("ROWS", height), ("COLUMNS", width), ("STEP", step)];
+        Tile {
+            kernel: TILES,
+            height,
+            width,
+            wanted_groups: WANTED_GROUPS,
+            constants: sizes.map(|(name, size)| (name, size as u32)).into(),
+        }
     }
 
     fn launch(&self, tile: &Tile, groups: usize, slice: usize, y: &Operand, y_slice: usize) {
@@ -250,10 +268,9 @@ impl<'a> Product<'a> {
             ("LAYOUT", self.layout as u32),
             ("FORMAT", self.right.format as u32),
             ("WIDE", self.is_wide().into()),
-            ("Y_WIDE", self.has_wide_y(y).into()),
             ("GATED", self.gated.into()),
         ];
-        constants.extend(tile.constant);
+        constants.extend(&tile.constants);
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
