@@ -11,7 +11,7 @@ mod visibility;
 
 use crate::Tensor;
 use launch::Sizes;
-pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
+pub(crate) use launch::{WIDEST_FOR_LANES, rows_and_threads};
 pub use visibility::Visibility;
 
 /// Channels of the largest head that the kernels support.
