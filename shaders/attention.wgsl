@@ -1,40 +1,42 @@
 // tensor/src/ops/attention.rs: scaled dot-product attention over the keys that each query sees, and its gradients, for GPUs.
 //
-// A workgroup has ROWS own rows (of queries, one for each head that shares a key head; of keys in `keys_backward`) and goes
-// through the other rows in tiles of TILE. Two products alternate, with their operands staged in workgroup memory:
-// 1. Scores: a thread computes the products of four own rows with EACH other rows.
-// 2. Sums of the other rows, weighted by a function of the scores: a thread sums some of the parts for its four own rows.
-// A sum adds the other rows one by one in their order, and a pair of which the query does not see the key adds 0. So no bit
-// of a row depends on the bounds of the tiles or on the other rows of the workgroup.
+// A workgroup computes ROWS own rows (queries, or keys in `keys_backward`) and reads the other rows in tiles of TILE. For
+// each tile it computes two matrix products, with the operands staged in workgroup memory:
+// 1. The scores of all pairs of own and other rows.
+// 2. The sums of the other rows, weighted by a function of the scores.
+// A sum adds the other rows one by one in their order, and rows that a query does not see have the weight 0. So the bits of
+// a row depend neither on the bounds of tiles nor on the other rows of its workgroup. `fma` keeps them equal in all variants.
 //
-// The constants of the head, the parameters and the bindings are in attention_shared.wgsl.
+// The parameters and most bindings are in attention_shared.wgsl. A "part" is four numbers of a row.
 
-/// Own rows: 32, or 8 if there are few queries.
+/// Own rows: 32, or 8 in `forward` with few queries.
 const ROWS: u32 = 32u;
 const THREADS: u32 = 128u;
 const TILE = 64u;
 
-/// A thread has the own rows `local % GROUPS + (0 to 3) * GROUPS`. It has the other rows `local / GROUPS * EACH + (0 to EACH)`
-/// of a tile, then the parts `local / GROUPS + (0, 1 ...) * ACROSS`.
+/// In the first product a thread has four own rows, `local % GROUPS + (0 to 3) * GROUPS`, and EACH other rows. In the second
+/// it has the same own rows, and the parts `local / GROUPS + i * ACROSS`.
 const GROUPS = ROWS / 4u;
 const ACROSS = THREADS / GROUPS;
 const EACH = TILE / ACROSS;
-
-/// Parts of each row that are staged at a time. The padding spreads the rows over the banks of workgroup memory.
-const CHUNK = select(select(1u, 2u, PARTS % 2u == 0u), 4u, PARTS % 4u == 0u);
-const PITCH = CHUNK + 1u;
-/// Other rows that are summed at a time: those of which each thread stages about two parts.
-const STEP = THREADS / select(select(32u, 16u, PARTS <= 32u), 8u, PARTS <= 16u);
-const HALF_STEP = STEP / 2u;
 const COLUMNS = (PARTS + ACROSS - 1u) / ACROSS;
 
-/// The parts of both kinds of rows; or the weights of other rows, then these rows.
+/// Parts of a row that are staged at a time for the first product: a divisor of PARTS.
+const MOST = THREADS / 32u;
+const CHUNK = select(select(select(1u, 2u, PARTS % 2u == 0u), 4u, PARTS % 4u == 0u), MOST, PARTS % MOST == 0u);
+/// One more spreads the rows over the banks of workgroup memory.
+const PITCH = CHUNK + 1u;
+/// Other rows that are staged at a time for the second product, so that a thread stages about two parts.
+const STEP = THREADS / select(select(32u, 16u, PARTS <= 32u), 8u, PARTS <= 16u);
+const HALF_STEP = STEP / 2u;
+
+/// For the first product the chunks of all rows, for the second the weights of some other rows, then these rows.
 const STAGED = max(ALL_ROWS * PITCH, STEP * (GROUPS + PARTS));
 var<workgroup> tile: array<vec4<f32>, STAGED>;
-/// The own rows, then those of the tile.
+/// The numbers of the own rows, then of the rows of the tile.
 const ALL_ROWS = ROWS + TILE;
 var<workgroup> rows: array<u32, ALL_ROWS>;
-/// For each other row: of a key the mask of the queries that see it, of a query its number.
+/// For each row of the tile: of a key the mask of the queries that see it, of a query its number.
 var<workgroup> marks: array<u32, TILE>;
 
 /// For each other row of a thread, a number for each of its own rows.
@@ -55,6 +57,7 @@ struct Sums {
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read_write> summed: array<vec4<f32>>;
 
+/// The own rows of a thread, as places in `rows`.
 fn own_slots(local: u32) -> vec4<u32> {
     return local % GROUPS + vec4(0u, 1u, 2u, 3u) * GROUPS;
 }
@@ -125,38 +128,30 @@ fn multiply(before: Pairs, local: u32) -> Pairs {
     return sum;
 }
 
-/// Whether a thread has an `i`-th of `count` values. Compilers remove the question if the threads divide them evenly.
-fn has(i: u32, count: u32) -> bool {
+/// Whether there is an `i`-th of `count` parts to stage. A constant if the threads divide them evenly.
+fn is_staged(i: u32, count: u32) -> bool {
     return count % THREADS == 0u || i < count;
 }
 
-/// Where the `i`-th staged part comes from, and where it is staged.
-fn source(i: u32) -> u32 {
-    return rows[i / CHUNK] * PARTS + i % CHUNK;
-}
-
-fn place(i: u32) -> u32 {
-    return i / CHUNK * PITCH + i % CHUNK;
+/// Whether the `i`-th part to stage is of an own row; the first `n` parts are staged. A constant if no thread differs.
+fn is_own(n: u32, i: u32) -> bool {
+    return select(i, n, ROWS * CHUNK % THREADS == 0u) < ROWS * CHUNK;
 }
 
 /// q · k of a tile. `by_key`: the own rows are keys.
 fn scores_of(local: u32, by_key: bool) -> Pairs {
     var sum = Pairs();
     for (var first = 0u; first < params.parts; first += CHUNK) {
-        for (var n = 0u; n < ROWS * CHUNK; n += THREADS) {
+        for (var n = 0u; n < ALL_ROWS * CHUNK; n += THREADS) {
             let i = n + local;
-            if has(i, ROWS * CHUNK) && by_key {
-                tile[place(i)] = k[source(i) + first];
-            } else if has(i, ROWS * CHUNK) {
-                tile[place(i)] = q[source(i) + first];
+            if !is_staged(i, ALL_ROWS * CHUNK) {
+                continue;
             }
-        }
-        for (var n = 0u; n < TILE * CHUNK; n += THREADS) {
-            let i = n + local;
-            if has(i, TILE * CHUNK) && by_key {
-                tile[place(ROWS * CHUNK + i)] = q[source(ROWS * CHUNK + i) + first];
-            } else if has(i, TILE * CHUNK) {
-                tile[place(ROWS * CHUNK + i)] = k[source(ROWS * CHUNK + i) + first];
+            let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
+            if is_own(n, i) == by_key {
+                tile[i / CHUNK * PITCH + i % CHUNK] = k[at];
+            } else {
+                tile[i / CHUNK * PITCH + i % CHUNK] = q[at];
             }
         }
         sum = multiply(sum, local);
@@ -168,20 +163,16 @@ fn scores_of(local: u32, by_key: bool) -> Pairs {
 fn slopes_of(local: u32, by_key: bool) -> Pairs {
     var sum = Pairs();
     for (var first = 0u; first < params.parts; first += CHUNK) {
-        for (var n = 0u; n < ROWS * CHUNK; n += THREADS) {
+        for (var n = 0u; n < ALL_ROWS * CHUNK; n += THREADS) {
             let i = n + local;
-            if has(i, ROWS * CHUNK) && by_key {
-                tile[place(i)] = v[source(i) + first];
-            } else if has(i, ROWS * CHUNK) {
-                tile[place(i)] = dy[source(i) + first];
+            if !is_staged(i, ALL_ROWS * CHUNK) {
+                continue;
             }
-        }
-        for (var n = 0u; n < TILE * CHUNK; n += THREADS) {
-            let i = n + local;
-            if has(i, TILE * CHUNK) && by_key {
-                tile[place(ROWS * CHUNK + i)] = dy[source(ROWS * CHUNK + i) + first];
-            } else if has(i, TILE * CHUNK) {
-                tile[place(ROWS * CHUNK + i)] = v[source(ROWS * CHUNK + i) + first];
+            let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
+            if is_own(n, i) == by_key {
+                tile[i / CHUNK * PITCH + i % CHUNK] = v[at];
+            } else {
+                tile[i / CHUNK * PITCH + i % CHUNK] = dy[at];
             }
         }
         sum = multiply(sum, local);
@@ -217,10 +208,13 @@ fn add_tile(before: Sums, local: u32, weights: Pairs, of_keys: bool) -> Sums {
         stage_weights(local, weights, first, STEP, 0u);
         for (var n = 0u; n < STEP * PARTS; n += THREADS) {
             let i = n + local;
+            if !is_staged(i, STEP * PARTS) {
+                continue;
+            }
             let at = rows[ROWS + first + i / PARTS] * PARTS + i % PARTS;
-            if has(i, STEP * PARTS) && of_keys {
+            if of_keys {
                 tile[STEP * GROUPS + i] = k[at];
-            } else if has(i, STEP * PARTS) {
+            } else {
                 tile[STEP * GROUPS + i] = v[at];
             }
         }
@@ -404,8 +398,8 @@ fn keys_backward(id: Invocation) {
             stage_weights(local, weights, first, HALF_STEP, HALF_STEP * GROUPS);
             for (var n = 0u; n < HALF_STEP * PARTS; n += THREADS) {
                 let i = n + local;
-                let at = rows[ROWS + first + i / PARTS] * PARTS + i % PARTS;
-                if has(i, HALF_STEP * PARTS) {
+                if is_staged(i, HALF_STEP * PARTS) {
+                    let at = rows[ROWS + first + i / PARTS] * PARTS + i % PARTS;
                     tile[STEP * GROUPS + i] = q[at];
                     tile[STEP * GROUPS + HALF_STEP * PARTS + i] = dy[at];
                 }

@@ -4,7 +4,7 @@
 use lapwing_shaders::Dialect;
 
 use crate::gpu::{Constants, Kernel};
-use crate::ops::{WIDEST_FOR_LANES, rows_and_threads};
+use crate::ops::{WIDEST_FOR_LANES, tile_constants};
 
 /// One kernel with its constants, in one dialect.
 #[derive(Debug, Clone)]
@@ -66,13 +66,17 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         // Eight rows on a processor.
         ("attention", "sum_items") => times(each("HEAD_SIZE", sizes), "ROWS", &[8, 32]),
         ("attention", _) => {
-            let few: &[bool] = if entry == "forward" { &[false, true] } else { &[false] };
-            let set = |(size, few): (u32, bool)| {
-                let (rows, threads) = rows_and_threads(entry, size, few);
-                vec![("HEAD_SIZE", size), ("ROWS", rows), ("THREADS", threads)]
+            let few: &[bool] = if entry == "forward" {
+                &[false, true]
+            } else {
+                &[false]
             };
-            let pairs = sizes.iter().flat_map(|size| few.iter().map(|few| (*size, *few)));
-            pairs.map(set).collect()
+            let of_size = |size: &u32| {
+                few.iter()
+                    .map(|few| tile_constants(entry, *size, *few))
+                    .collect::<Vec<_>>()
+            };
+            sizes.iter().flat_map(of_size).collect()
         }
         ("attention_lanes", _) => {
             let fits = |size: &u32| *size <= WIDEST_FOR_LANES;
@@ -107,7 +111,10 @@ fn products() -> Vec<Constants> {
         let sets = times(times(sets, "WIDE", &[0, 1]), "Y_WIDE", &[0, 1]);
         times(sets, "GATED", &numbers(gated))
     };
-    [(0, 3, 2), (1, 3, 1), (2, 1, 1)].into_iter().flat_map(of_layout).collect()
+    [(0, 3, 2), (1, 3, 1), (2, 1, 1)]
+        .into_iter()
+        .flat_map(of_layout)
+        .collect()
 }
 
 fn is_wide(set: &Constants) -> bool {

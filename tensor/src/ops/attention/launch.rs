@@ -28,18 +28,23 @@ fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     exchanges && head_size <= WIDEST_FOR_LANES as usize
 }
 
-/// The rows and threads of a workgroup on a GPU. With more threads for large heads none of them needs more registers than
-/// there are. `few`: the variant of `forward` for few queries.
-pub(crate) fn rows_and_threads(entry: &str, head_size: u32, few: bool) -> (u32, u32) {
-    match (entry, few) {
-        ("forward", true) => (FEW_ROWS, 128),
+/// The constants of a kernel for a GPU. `few`: the variant of `forward` for few queries.
+pub(crate) fn tile_constants(entry: &str, head_size: u32, few: bool) -> Constants {
+    // Twice the threads where each would need more registers than it can have.
+    let (rows, threads) = match (entry, few) {
+        ("forward", true) => (8, 128),
         ("forward" | "queries_backward", _) if head_size <= 128 => (ROWS, 128),
         _ => (ROWS, 256),
-    }
+    };
+    vec![
+        ("HEAD_SIZE", head_size),
+        ("ROWS", rows),
+        ("THREADS", threads),
+    ]
 }
 
+/// Rows of a workgroup on a GPU, unless there are few.
 const ROWS: u32 = 32;
-const FEW_ROWS: u32 = 8;
 
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
@@ -93,7 +98,12 @@ impl Sizes {
             true => self.divide_for_lanes(entry, visible),
             false => self.divide_for_tiles(entry, visible),
         };
-        let Division { constants, walk, block, together } = division;
+        let Division {
+            constants,
+            walk,
+            block,
+            together,
+        } = division;
         let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
         buffers.push(&walk.words);
         buffers.extend(others.map(|x| x as &dyn Bind));
@@ -119,21 +129,34 @@ impl Sizes {
             constants.push(("HEADS", together as u32));
         }
         let walk = visible.by_query(block, true);
-        Division { constants, walk, block, together }
+        Division {
+            constants,
+            walk,
+            block,
+            together,
+        }
     }
 
-    /// The heads of a key head read the same keys, so a workgroup takes as many of them as fit.
     fn divide_for_tiles(self, entry: &str, visible: &Visibility) -> Division {
         let sharing = self.heads / self.kv_heads;
         let with = |few: bool| {
-            let (rows, threads) = rows_and_threads(entry, self.head_size as u32, few);
+            let constants = tile_constants(entry, self.head_size as u32, few);
+            let rows = constants[1].1 as usize;
+            // The heads of a key head read the same keys, so a workgroup takes as many of them as fit.
             let fits = |heads: &usize| sharing.is_multiple_of(*heads);
-            let together = (1..=rows as usize).rev().find(fits).unwrap_or(1);
-            let block = if few { 1 } else { rows as usize / together };
+            let together = (1..=rows).rev().find(fits).unwrap_or(1);
+            let block = if few { 1 } else { rows / together };
             let walk = visible.by_query(block, false);
-            let work = walk.met * (self.heads / together) * rows as usize;
-            let constants = vec![("HEAD_SIZE", self.head_size as u32), ("ROWS", rows), ("THREADS", threads)];
-            (Division { constants, walk, block, together }, work)
+            let work = walk.met * rows / together;
+            (
+                Division {
+                    constants,
+                    walk,
+                    block,
+                    together,
+                },
+                work,
+            )
         };
         let (many, work_of_many) = with(false);
         // Queries that see different keys, as in decoding, go to workgroups of their own. No bit depends on it.
@@ -184,16 +207,11 @@ impl Sizes {
     pub(super) fn key_gradients(self, visible: &Visibility, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
         let size = self.head_size as u32;
-        let (block, threads) = match self.lanes {
-            true => (8, 0),
-            false => rows_and_threads("keys_backward", size, false),
+        let (rows, constants) = match self.lanes {
+            true => (8, self.constants_for_lanes()),
+            false => (ROWS, tile_constants("keys_backward", size, false)),
         };
-        let constants = match self.lanes {
-            true => self.constants_for_lanes(),
-            false => vec![("HEAD_SIZE", size), ("ROWS", block), ("THREADS", threads)],
-        };
-        let rows = ("ROWS", block);
-        let block = block as usize;
+        let block = rows as usize;
         let walk = visible.by_key(block);
         let split = walk.items > walk.blocks;
         let sums = pair(gpu, self.queries * cols);
@@ -214,7 +232,7 @@ impl Sizes {
         );
         if split {
             SUM_ITEMS.launch(
-                &[("HEAD_SIZE", size), rows],
+                &[("HEAD_SIZE", size), ("ROWS", rows)],
                 &[&partial, &walk.starts, &sums],
                 &self.params(second_at(&sums), second_at(&partial), [0, 0]),
                 Groups::of(self.queries * cols / 4, 64),

@@ -202,18 +202,20 @@ impl Visibility {
                 }
             });
         }
-        let (count, met) = match each_key {
-            true => (blocks.len(), items.len() / 2),
-            false => (blocks.len(), tiles.len() * KEYS_OF_A_TILE as usize),
+        let count = blocks.len();
+        let met = match each_key {
+            true => items.len() / 2,
+            false => tiles.len() * KEYS_OF_A_TILE as usize,
         };
         blocks.push(if each_key { items.len() } else { tiles.len() });
         if !each_key {
             tiles.push(items.len());
         }
-        let items_at = blocks.len() + tiles.len();
-        let tables = blocks.iter().map(|offset| offset + blocks.len());
-        let words = tables.chain(tiles.iter().map(|offset| offset + items_at)).map(|offset| offset as u32);
-        let words: Vec<u32> = words.chain(items).collect();
+        let (tiles_at, items_at) = (blocks.len(), blocks.len() + tiles.len());
+        let blocks = blocks.iter().map(|offset| offset + tiles_at);
+        let tiles = tiles.iter().map(|offset| offset + items_at);
+        let offsets = blocks.chain(tiles).map(|offset| offset as u32);
+        let words: Vec<u32> = offsets.chain(items).collect();
         QueryWalk {
             words: Indices::new(&self.0.gpu, &words),
             blocks: count,
