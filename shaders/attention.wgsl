@@ -48,11 +48,6 @@ struct Sums {
     parts: array<mat4x4<f32>, COLUMNS>,
 }
 
-@group(0) @binding(0) var<storage, read> kept_y: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> kept_log_sums: array<f32>;
-@group(0) @binding(2) var<storage, read> upstream: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> row_sums: array<vec2<f32>>;  // (queries, heads)
-
 @group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // like `gradients`, ROWS keys for each item
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read_write> summed: array<vec4<f32>>;
@@ -144,14 +139,13 @@ fn scores_of(local: u32, by_key: bool) -> Pairs {
     for (var first = 0u; first < params.parts; first += CHUNK) {
         for (var n = 0u; n < ALL_ROWS * CHUNK; n += THREADS) {
             let i = n + local;
-            if !is_staged(i, ALL_ROWS * CHUNK) {
-                continue;
-            }
-            let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
-            if is_own(n, i) == by_key {
-                tile[i / CHUNK * PITCH + i % CHUNK] = k[at];
-            } else {
-                tile[i / CHUNK * PITCH + i % CHUNK] = q[at];
+            if is_staged(i, ALL_ROWS * CHUNK) {
+                let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
+                if is_own(n, i) == by_key {
+                    tile[i / CHUNK * PITCH + i % CHUNK] = k[at];
+                } else {
+                    tile[i / CHUNK * PITCH + i % CHUNK] = q[at];
+                }
             }
         }
         sum = multiply(sum, local);
@@ -165,14 +159,13 @@ fn slopes_of(local: u32, by_key: bool) -> Pairs {
     for (var first = 0u; first < params.parts; first += CHUNK) {
         for (var n = 0u; n < ALL_ROWS * CHUNK; n += THREADS) {
             let i = n + local;
-            if !is_staged(i, ALL_ROWS * CHUNK) {
-                continue;
-            }
-            let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
-            if is_own(n, i) == by_key {
-                tile[i / CHUNK * PITCH + i % CHUNK] = v[at];
-            } else {
-                tile[i / CHUNK * PITCH + i % CHUNK] = dy[at];
+            if is_staged(i, ALL_ROWS * CHUNK) {
+                let at = rows[i / CHUNK] * PARTS + first + i % CHUNK;
+                if is_own(n, i) == by_key {
+                    tile[i / CHUNK * PITCH + i % CHUNK] = v[at];
+                } else {
+                    tile[i / CHUNK * PITCH + i % CHUNK] = dy[at];
+                }
             }
         }
         sum = multiply(sum, local);
@@ -208,14 +201,13 @@ fn add_tile(before: Sums, local: u32, weights: Pairs, of_keys: bool) -> Sums {
         stage_weights(local, weights, first, STEP, 0u);
         for (var n = 0u; n < STEP * PARTS; n += THREADS) {
             let i = n + local;
-            if !is_staged(i, STEP * PARTS) {
-                continue;
-            }
-            let at = rows[ROWS + first + i / PARTS] * PARTS + i % PARTS;
-            if of_keys {
-                tile[STEP * GROUPS + i] = k[at];
-            } else {
-                tile[STEP * GROUPS + i] = v[at];
+            if is_staged(i, STEP * PARTS) {
+                let at = rows[ROWS + first + i / PARTS] * PARTS + i % PARTS;
+                if of_keys {
+                    tile[STEP * GROUPS + i] = k[at];
+                } else {
+                    tile[STEP * GROUPS + i] = v[at];
+                }
             }
         }
         workgroupBarrier();
@@ -292,11 +284,17 @@ fn sum_rows(id: Invocation) {
     if row >= params.count * params.heads {
         return;
     }
-    var products = vec4<f32>();
+    // As `multiply` sums: of a token that sees only itself the slope minus this is exactly 0.
+    var sum = 0.0;
     for (var i = 0u; i < PARTS; i += 1u) {
-        products += kept_y[row * PARTS + i] * upstream[row * PARTS + i];
+        let a = upstream[row * PARTS + i];
+        let b = kept_y[row * PARTS + i];
+        sum = fma(a.x, b.x, sum);
+        sum = fma(a.y, b.y, sum);
+        sum = fma(a.z, b.z, sum);
+        sum = fma(a.w, b.w, sum);
     }
-    row_sums[row] = vec2<f32>(kept_log_sums[row], dot_of(products));
+    row_sums[row] = vec2<f32>(kept_log_sums[row], sum);
 }
 
 /// dq, with the rows and the walk of `forward`.

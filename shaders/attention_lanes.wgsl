@@ -78,6 +78,20 @@ fn forward(id: Invocation) {
     }
 }
 
+/// Puts the log sum and dy · y of each row side by side for both gradients. One thread per row.
+@compute @workgroup_size(64)
+fn sum_rows(id: Invocation) {
+    let row = flat_thread(id, 64u);
+    if row >= params.count * params.heads {
+        return;
+    }
+    var products = vec4<f32>();
+    for (var i = 0u; i < PARTS; i += 1u) {
+        products += kept_y[row * PARTS + i] * upstream[row * PARTS + i];
+    }
+    row_sums[row] = vec2<f32>(kept_log_sums[row], dot_of(products));
+}
+
 /// dq: one thread per query, one workgroup per eight queries and head.
 @compute @workgroup_size(BLOCK)
 fn queries_backward(id: Invocation) {
@@ -212,6 +226,11 @@ fn keys_backward(id: Invocation) {
             gradients[params.values_at + to + i] = dv[i];
         }
     }
+}
+
+/// The dot product of two rows, from the products of their components.
+fn dot_of(parts: vec4<f32>) -> f32 {
+    return parts.x + parts.y + parts.z + parts.w;
 }
 
 /// A step of the running softmax: the new maximum of the scores, the factor for the sums so far, and the weight of the

@@ -34,7 +34,7 @@ var<immediate> params: Params;
 @group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read_write> gradients: array<vec4<f32>>;  // dk, then dv
 
-/// The dot product of two rows, from the products of their components.
-fn dot_of(parts: vec4<f32>) -> f32 {
-    return parts.x + parts.y + parts.z + parts.w;
-}
+@group(0) @binding(0) var<storage, read> kept_y: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> kept_log_sums: array<f32>;
+@group(0) @binding(2) var<storage, read> upstream: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> row_sums: array<vec2<f32>>;  // (queries, heads)

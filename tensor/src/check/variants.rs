@@ -62,7 +62,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         // The checks use short blocks of the vocabulary.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
         ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
-        ("attention", "sum_rows") => each("HEAD_SIZE", sizes),
+        ("attention" | "attention_lanes", "sum_rows") => each("HEAD_SIZE", sizes),
         // Eight rows on a processor.
         ("attention", "sum_items") => times(each("HEAD_SIZE", sizes), "ROWS", &[8, 32]),
         ("attention", _) => {

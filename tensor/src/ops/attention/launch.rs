@@ -7,7 +7,6 @@ use crate::{Gpu, Tensor};
 
 const LANES: &str = "attention_lanes";
 const TILES: &str = "attention";
-const SUM_ROWS: Kernel = Kernel::new(TILES, "sum_rows");
 const SUM_ITEMS: Kernel = Kernel::new(TILES, "sum_items");
 
 /// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
@@ -195,7 +194,7 @@ impl Sizes {
     /// The log sum and dy · y of each row and head.
     pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
-        SUM_ROWS.launch(
+        Kernel::new(self.shader(), "sum_rows").launch(
             &[("HEAD_SIZE", self.head_size as u32)],
             &[y, log_sums, dy, &row_sums],
             &self.params(0, 0, [0, 0]),
