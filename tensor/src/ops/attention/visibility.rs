@@ -1,7 +1,7 @@
 //! The keys that each query sees, and the order in which the attention kernels read them.
 //!
-//! A block of neighbouring queries reads one list of keys, so that all its threads read the same key at the same time. A
-//! mask marks the queries that see the key. Masked keys change no bit: the order of each sum depends only on the query.
+//! A block of neighbouring queries reads one list of keys, so that its threads load each key once. A mask marks the queries
+//! that see the key. Masked keys change no bit: the order of each sum depends only on the query.
 //! So packed trees and key-value arenas give identical results.
 
 use std::collections::HashMap;
