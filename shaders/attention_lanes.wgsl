@@ -2,7 +2,12 @@
 //
 // On lavapipe a load costs a nanosecond per number and thread, even if all threads read the same address. So each of the
 // eight threads loads one of eight rows, and the threads exchange the rows (exchange_subgroup.wgsl). BLOCK is 8, and the
-// walk lists single keys. The sums are those of attention.wgsl, in the same order.
+// walk lists single keys.
+
+/// Query heads that share a key head.
+const SHARING: u32 = 1u;
+/// Queries, or keys, of a block.
+const BLOCK: u32 = 8u;
 
 /// A row of each of two tensors, and a vector of other values.
 const SLOTS: u32 = 2u * PARTS + 1u;
@@ -71,6 +76,20 @@ fn forward(id: Invocation) {
         }
         log_sums[row] = highest + log2(total);
     }
+}
+
+/// Puts the log sum and dy · y of each row side by side for both gradients. One thread per row.
+@compute @workgroup_size(64)
+fn sum_rows(id: Invocation) {
+    let row = flat_thread(id, 64u);
+    if row >= params.count * params.heads {
+        return;
+    }
+    var products = vec4<f32>();
+    for (var i = 0u; i < PARTS; i += 1u) {
+        products += kept_y[row * PARTS + i] * upstream[row * PARTS + i];
+    }
+    row_sums[row] = vec2<f32>(kept_log_sums[row], dot_of(products));
 }
 
 /// dq: one thread per query, one workgroup per eight queries and head.
@@ -207,4 +226,36 @@ fn keys_backward(id: Invocation) {
             gradients[params.values_at + to + i] = dv[i];
         }
     }
+}
+
+/// The dot product of two rows, from the products of their components.
+fn dot_of(parts: vec4<f32>) -> f32 {
+    return parts.x + parts.y + parts.z + parts.w;
+}
+
+/// A step of the running softmax: the new maximum of the scores, the factor for the sums so far, and the weight of the
+/// key.
+struct Met {
+    highest: f32,
+    shrink: f32,
+    weight: f32,
+}
+
+/// `mine`: whether the query sees the key. A key that it does not see changes no bit.
+fn meet(highest: f32, product: f32, mine: bool) -> Met {
+    let score = select(LOWEST, product, mine);
+    // One exponential is enough: it is the factor either of the sums or of the new key.
+    let rise = score - highest;
+    let small = exp2(-abs(rise));
+    let shrink = select(1.0, small, rise > 0.0);
+    let weight = select(select(small, 1.0, rise > 0.0), 0.0, !mine);
+    return Met(max(highest, score), shrink, weight);
+}
+
+/// The probability p of a key for a query, and p (dy · v - dy · y), the gradient of the score. `score` and `slope` are
+/// q · k and dy · v; `sums` is the entry of the query in `row_sums`.
+fn weigh(score: f32, slope: f32, sums: vec2<f32>, mine: bool) -> vec2<f32> {
+    // The exponential of a key that is not seen may be infinite.
+    let probability = select(0.0, exp2(score - sums.x), mine);
+    return vec2<f32>(probability, probability * (slope - sums.y));
 }

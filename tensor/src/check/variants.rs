@@ -4,7 +4,7 @@
 use lapwing_shaders::Dialect;
 
 use crate::gpu::{Constants, Kernel};
-use crate::ops::{WIDEST_FOR_LANES, queries_of_a_block};
+use crate::ops::{WIDEST_FOR_LANES, tile_constants};
 
 /// One kernel with its constants, in one dialect.
 #[derive(Debug, Clone)]
@@ -62,30 +62,35 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         // The checks use short blocks of the vocabulary.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
         ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
-        ("attention" | "attention_lanes", _) => {
-            let lanes = shader == "attention_lanes";
-            let fits = |size: &u32| !lanes || *size <= WIDEST_FOR_LANES;
+        ("attention" | "attention_lanes", "sum_rows") => each("HEAD_SIZE", sizes),
+        // Eight rows on a processor.
+        ("attention", "sum_items") => times(each("HEAD_SIZE", sizes), "ROWS", &[8, 32]),
+        ("attention", _) => {
+            let few: &[bool] = if entry == "forward" {
+                &[false, true]
+            } else {
+                &[false]
+            };
+            let of_size = |size: &u32| {
+                few.iter()
+                    .map(|few| tile_constants(entry, *size, *few))
+                    .collect::<Vec<_>>()
+            };
+            sizes.iter().flat_map(of_size).collect()
+        }
+        ("attention_lanes", _) => {
+            let fits = |size: &u32| *size <= WIDEST_FOR_LANES;
             let sizes: Vec<_> = sizes.iter().copied().filter(fits).collect();
-            let with_blocks = |sharing: &u32| {
+            let with_heads = |sharing: &u32| {
                 let sets = times(each("HEAD_SIZE", &sizes), "SHARING", &[*sharing]);
-                // Eight on a processor.
-                let together = queries_of_a_block(*sharing as usize) as u32;
-                let blocks: &[u32] = match (lanes, entry) {
-                    (true, _) => &[8],
-                    (_, "sum_rows") if together == 8 => &[8],
-                    (_, "sum_rows") => &[8, together],
-                    (_, "sum_items") => &[8, 32],
-                    (_, "keys_backward") => &[32],
-                    _ => &[together],
-                };
-                let sets = times(sets, "BLOCK", blocks);
-                match (lanes, entry, *sharing) {
-                    (true, "forward", 2..=8) => times(sets, "HEADS", &[1, *sharing]),
-                    (true, "forward", _) => times(sets, "HEADS", &[1]),
+                let sets = times(sets, "BLOCK", &[8]);
+                match (entry, *sharing) {
+                    ("forward", 2..=8) => times(sets, "HEADS", &[1, *sharing]),
+                    ("forward", _) => times(sets, "HEADS", &[1]),
                     _ => sets,
                 }
             };
-            sharing.iter().flat_map(with_blocks).collect()
+            sharing.iter().flat_map(with_heads).collect()
         }
         ("matmul_tiles", _) => {
             let sizes = |sets, [height, width, step]: [u32; 3]| {

@@ -301,7 +301,9 @@ mod tests {
             let gradients = y.square().mean().backward();
             let tensors = [&w, &v, &x].map(|leaf| gradients.get(leaf).unwrap().clone());
             let values = |t: &crate::Tensor| t.to_vec().unwrap();
-            let results: Vec<_> = std::iter::once(&y).chain(&tensors).map(values).collect();
+            let product = x.matmul_nt(&w);
+            let results = [&product, &y].into_iter().chain(&tensors).map(values);
+            let results: Vec<_> = results.collect();
             (results, gpu.counts().since(before).submissions)
         };
         let bits = |results: &[Vec<f32>]| -> Vec<u32> {
@@ -315,12 +317,13 @@ mod tests {
             assert!(bits(&whole) == bits(&parts));
             for limit in [None, Some(LIMIT)] {
                 let (web, _) = run(limit, true, software);
-                // Kernels for processors sum in the same order in each dialect, but the compiler of the driver may contract
-                // operations on values from memory (lavapipe does so in the gradient of x).
-                let same = if software { 3 } else { 4 };
+                // Without subgroups a processor has the attention of a GPU, which rounds differently.
+                let same = if software { 1 } else { whole.len() };
                 assert!(bits(&whole[..same]) == bits(&web[..same]), "{limit:?}");
-                let wanted: Vec<f64> = whole[3].iter().map(|v| f64::from(*v)).collect();
-                assert_close("gradient of x", &web[3], &wanted, 1e-6);
+                for (web, whole) in web.iter().zip(&whole) {
+                    let wanted: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
+                    assert_close("value or gradient", web, &wanted, 1e-5);
+                }
             }
             // Forward and backward products alone are 3 x 2 x 300 x 500 x 64 operations.
             let least = 3 * 2 * 300 * 500 * 64 / LIMIT;

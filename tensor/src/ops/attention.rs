@@ -1,5 +1,5 @@
-//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] lists. The running softmax and the
-//! backward pass are those of Dao et al. 2022.
+//! Scaled dot-product attention with grouped heads, over the keys that a [`Visibility`] lists. The backward
+//! pass is that of Dao et al. 2022. The softmax is theirs on processors; on GPUs a first pass finds the highest scores.
 //!
 //! p_ij = softmax over the visible j of (q_i · k_j / √D), y_i = Σ_j p_ij v_j
 //! With s_ij = p_ij (dy_i · v_j - dy_i · y_i): dq_i = Σ_j s_ij k_j / √D, dk_j = Σ_i s_ij q_i / √D, dv_j = Σ_i p_ij dy_i.
@@ -11,7 +11,7 @@ mod visibility;
 
 use crate::Tensor;
 use launch::Sizes;
-pub(crate) use launch::{WIDEST_FOR_LANES, queries_of_a_block};
+pub(crate) use launch::{WIDEST_FOR_LANES, tile_constants};
 pub use visibility::Visibility;
 
 /// Channels of the largest head that the kernels support.

@@ -1,13 +1,13 @@
 //! The launches of the two variants of the attention kernels.
 
 use super::Visibility;
-use crate::gpu::{Bind, Groups, Kernel, params};
+use super::visibility::QueryWalk;
+use crate::gpu::{Bind, Constants, Groups, Kernel, params};
 use crate::{Gpu, Tensor};
 
 const LANES: &str = "attention_lanes";
-const BLOCKS: &str = "attention";
-const SUM_ROWS: Kernel = Kernel::new(BLOCKS, "sum_rows");
-const SUM_ITEMS: Kernel = Kernel::new(BLOCKS, "sum_items");
+const TILES: &str = "attention";
+const SUM_ITEMS: Kernel = Kernel::new(TILES, "sum_items");
 
 /// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
 const WORK: usize = 16;
@@ -15,8 +15,8 @@ const WORK: usize = 16;
 /// lavapipe takes minutes to compile `attention_lanes` for heads of 128.
 pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
-/// Whether the kernels are those for a processor, in which eight threads exchange rows. In those for a GPU the threads of a
-/// group read the same row. The results are equal up to rounding.
+/// Whether the kernels are those for a processor, in which eight threads exchange rows. Those for a GPU multiply tiles.
+/// The results are equal up to rounding.
 /// Must not depend on the number of queries: a rollout and its update must compute the same bits.
 fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     #[cfg(test)]
@@ -27,10 +27,23 @@ fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     exchanges && head_size <= WIDEST_FOR_LANES as usize
 }
 
-/// Queries of a block on a GPU, for this number of query heads per key head.
-pub(crate) fn queries_of_a_block(sharing: usize) -> usize {
-    (32 / sharing).clamp(1, 16)
+/// The constants of a kernel for a GPU. `few`: the variant of `forward` for few queries.
+pub(crate) fn tile_constants(entry: &str, head_size: u32, few: bool) -> Constants {
+    // Twice the threads where each would need more registers than it can have.
+    let (rows, threads) = match (entry, few) {
+        ("forward", true) => (8, 128),
+        ("forward" | "queries_backward", _) if head_size <= 128 => (ROWS, 128),
+        _ => (ROWS, 256),
+    };
+    vec![
+        ("HEAD_SIZE", head_size),
+        ("ROWS", rows),
+        ("THREADS", threads),
+    ]
 }
+
+/// Rows of a workgroup on a GPU, unless there are few.
+const ROWS: u32 = 32;
 
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
@@ -39,13 +52,17 @@ pub(super) struct Sizes {
     heads: usize,
     kv_heads: usize,
     head_size: usize,
-    shader: &'static str,
-    /// queries of a block
-    queries_together: usize,
-    /// keys of a block
-    keys_together: usize,
-    /// query heads that a workgroup computes
-    heads_together: usize,
+    lanes: bool,
+}
+
+/// How the workgroups of a launch divide queries and heads.
+struct Division {
+    constants: Constants,
+    walk: QueryWalk,
+    /// queries of a workgroup
+    block: usize,
+    /// heads of a workgroup, all with the same key head
+    together: usize,
 }
 
 impl Sizes {
@@ -56,23 +73,17 @@ impl Sizes {
         kv_heads: usize,
         head_size: usize,
     ) -> Sizes {
-        let sharing = heads / kv_heads;
-        let (shader, queries_together, keys_together, heads_together) =
-            match uses_lanes(gpu, head_size) {
-                true => (LANES, 8, 8, 1),
-                // The query heads of one key head, which always see the same keys, share a subgroup.
-                false => (BLOCKS, queries_of_a_block(sharing), 32, sharing),
-            };
         Sizes {
             queries,
             heads,
             kv_heads,
             head_size,
-            shader,
-            queries_together,
-            keys_together,
-            heads_together,
+            lanes: uses_lanes(gpu, head_size),
         }
+    }
+
+    fn shader(self) -> &'static str {
+        if self.lanes { LANES } else { TILES }
     }
 
     pub(super) fn launch_by_query<const N: usize>(
@@ -82,41 +93,91 @@ impl Sizes {
         inputs: [&Tensor; 3],
         others: [&Tensor; N],
     ) {
-        let (is_forward, sharing) = (entry == "forward", self.heads / self.kv_heads);
-        let (mut together, mut heads_together) = (self.queries_together, self.heads_together);
-        let mut constants = self.constants(self.queries_together).to_vec();
-        if self.shader == LANES && is_forward {
-            // With few queries, threads of one workgroup take the heads that see the same keys. No bit depends on it.
-            let packed = self.queries.div_ceil((8 / sharing).max(1));
-            if sharing <= 8 && packed <= self.queries.div_ceil(8) * sharing {
-                (together, heads_together) = (8 / sharing, sharing);
-            }
-            constants.push(("HEADS", heads_together as u32));
-        }
-        let walk = visible.by_query(together, self.shader == LANES);
+        let division = match self.lanes {
+            true => self.divide_for_lanes(entry, visible),
+            false => self.divide_for_tiles(entry, visible),
+        };
+        let Division {
+            constants,
+            walk,
+            block,
+            together,
+        } = division;
         let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
         buffers.push(&walk.words);
         buffers.extend(others.map(|x| x as &dyn Bind));
-        let groups = walk.blocks * self.heads / heads_together;
-        let work = walk.met * together * self.heads * self.head_size * WORK;
-        Kernel::new(self.shader, entry).launch(
+        let groups = walk.blocks * self.heads / together;
+        let work = walk.met * block * self.heads * self.head_size * WORK;
+        Kernel::new(self.shader(), entry).launch(
             &constants,
             &buffers,
-            &self.params(groups, 0),
+            &self.params(groups, 0, [block, together]),
             Groups::count(groups).work(work),
         );
     }
 
-    /// `block`: queries or keys of a block.
-    fn constants(self, block: usize) -> [(&'static str, u32); 3] {
-        [
+    fn divide_for_lanes(self, entry: &str, visible: &Visibility) -> Division {
+        let (sharing, mut block, mut together) = (self.heads / self.kv_heads, 8, 1);
+        let mut constants = self.constants_for_lanes();
+        if entry == "forward" {
+            // With few queries, threads of one workgroup take the heads that see the same keys. No bit depends on it.
+            let packed = self.queries.div_ceil((8 / sharing).max(1));
+            if sharing <= 8 && packed <= self.queries.div_ceil(8) * sharing {
+                (block, together) = (8 / sharing, sharing);
+            }
+            constants.push(("HEADS", together as u32));
+        }
+        let walk = visible.by_query(block, true);
+        Division {
+            constants,
+            walk,
+            block,
+            together,
+        }
+    }
+
+    fn divide_for_tiles(self, entry: &str, visible: &Visibility) -> Division {
+        let sharing = self.heads / self.kv_heads;
+        let with = |few: bool| {
+            let constants = tile_constants(entry, self.head_size as u32, few);
+            let rows = constants[1].1 as usize;
+            // The heads of a key head read the same keys, so a workgroup takes as many of them as fit.
+            let fits = |heads: &usize| sharing.is_multiple_of(*heads);
+            let together = (1..=rows).rev().find(fits).unwrap_or(1);
+            let block = if few { 1 } else { rows / together };
+            let walk = visible.by_query(block, false);
+            let work = walk.met * rows / together;
+            (
+                Division {
+                    constants,
+                    walk,
+                    block,
+                    together,
+                },
+                work,
+            )
+        };
+        let (many, work_of_many) = with(false);
+        // Queries that see different keys, as in decoding, go to workgroups of their own. No bit depends on it.
+        if entry == "forward" && !visible.is_tree() {
+            let (few, work_of_few) = with(true);
+            if work_of_few <= work_of_many {
+                return few;
+            }
+        }
+        many
+    }
+
+    fn constants_for_lanes(self) -> Constants {
+        vec![
             ("HEAD_SIZE", self.head_size as u32),
             ("SHARING", (self.heads / self.kv_heads) as u32),
-            ("BLOCK", block as u32),
+            ("BLOCK", 8),
         ]
     }
 
-    fn params(self, groups: usize, values_at: usize) -> impl bytemuck::Pod {
+    /// `division`: queries and heads of a workgroup.
+    fn params(self, groups: usize, values_at: usize, division: [usize; 2]) -> impl bytemuck::Pod {
         params! {
             count: u32 = self.queries,
             heads: u32 = self.heads,
@@ -124,16 +185,19 @@ impl Sizes {
             groups: u32 = groups,
             scale: f32 = 1.0 / (self.head_size as f32).sqrt(),
             values_at: u32 = values_at,
+            block: u32 = division[0],
+            together: u32 = division[1],
+            parts: u32 = self.head_size / 4,
         }
     }
 
     /// The log sum and dy · y of each row and head.
     pub(super) fn row_sums(self, y: &Tensor, log_sums: &Tensor, dy: &Tensor) -> Tensor {
         let row_sums = Tensor::empty(y.gpu(), &[self.queries, self.heads, 2]);
-        SUM_ROWS.launch(
-            &self.constants(self.queries_together),
+        Kernel::new(self.shader(), "sum_rows").launch(
+            &[("HEAD_SIZE", self.head_size as u32)],
             &[y, log_sums, dy, &row_sums],
-            &self.params(0, 0),
+            &self.params(0, 0, [0, 0]),
             Groups::of(self.queries * self.heads, 64),
         );
         row_sums
@@ -141,7 +205,12 @@ impl Sizes {
 
     pub(super) fn key_gradients(self, visible: &Visibility, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
-        let block = self.keys_together;
+        let size = self.head_size as u32;
+        let (rows, constants) = match self.lanes {
+            true => (8, self.constants_for_lanes()),
+            false => (ROWS, tile_constants("keys_backward", size, false)),
+        };
+        let block = rows as usize;
         let walk = visible.by_key(block);
         let split = walk.items > walk.blocks;
         let sums = pair(gpu, self.queries * cols);
@@ -154,17 +223,17 @@ impl Sizes {
         let groups = walk.items * self.kv_heads;
         let work = walk.met * block * self.heads * self.head_size * WORK;
         let [q, k, v, dy, row_sums] = inputs;
-        Kernel::new(self.shader, "keys_backward").launch(
-            &self.constants(block),
+        Kernel::new(self.shader(), "keys_backward").launch(
+            &constants,
             &[q, k, v, &walk.words, dy, row_sums, &partial],
-            &self.params(groups, second_at(&partial)),
+            &self.params(groups, second_at(&partial), [0, 0]),
             Groups::count(groups).work(work),
         );
         if split {
             SUM_ITEMS.launch(
-                &self.constants(block),
+                &[("HEAD_SIZE", size), ("ROWS", rows)],
                 &[&partial, &walk.starts, &sums],
-                &self.params(second_at(&sums), second_at(&partial)),
+                &self.params(second_at(&sums), second_at(&partial), [0, 0]),
                 Groups::of(self.queries * cols / 4, 64),
             );
         }

@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn the_variants_give_the_same_numbers(rows in 2usize..60, heads in any_heads(), seed: u64) {
+    fn the_variants_agree(rows in 2usize..60, heads in any_heads(), seed: u64) {
         check_variants(rows, heads, seed);
     }
 
@@ -59,7 +59,7 @@ proptest! {
 
     #[test]
     fn decoding_from_an_arena_gives_the_bits_of_the_packed_tree(
-        rows in 2usize..60, heads in any_heads(), run in 1usize..6, keep in 1usize..4, seed: u64,
+        rows in prop_oneof![2usize..60, 100usize..200], heads in any_heads(), run in 1usize..6, keep in 1usize..4, seed: u64,
     ) {
         with_each_variant(|| check_decoding(rows, heads, run, keep, seed));
     }
@@ -69,8 +69,7 @@ fn numbers(indices: impl Iterator<Item = usize>) -> Indices {
     Indices::new(&gpu(), &indices.map(|i| i as u32).collect::<Vec<_>>())
 }
 
-/// The two variants sum in the same order (walks this short are not split), so without fused operations they give the same
-/// bits. A driver that fuses multiplications and additions does so differently in each kernel, within rounding.
+/// The variants sum the channels of a score in different orders, so they agree within rounding.
 fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
     let gpu = gpu();
     let visible = Visibility::tree(&gpu, &forest(rows, seed));
@@ -94,13 +93,6 @@ fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
         return; // the adapter runs one of them only
     };
     for (name, (got, wanted)) in ["y", "dq", "dk", "dv"].iter().zip(lanes.iter().zip(blocks)) {
-        if gpu.is_software() {
-            let same = got
-                .iter()
-                .zip(wanted)
-                .all(|(a, b)| a.to_bits() == b.to_bits());
-            assert!(same, "{name}: {got:?} and {wanted:?}");
-        }
         let wanted: Vec<_> = wanted.iter().map(|v| f64::from(*v)).collect();
         let tolerance = if *name == "y" {
             TOLERANCE.value
@@ -170,6 +162,11 @@ fn check_decoding(rows: usize, heads: AttentionHeads, run: usize, keep: usize, s
     let chosen = numbers(queries.into_iter());
     let inputs = [q.gather_rows(&chosen), keys, values];
     let decoded = attend(&inputs, &Visibility::ranges(&gpu, &ranges), heads);
+    // One query alone has a workgroup for few.
+    let [_, keys, values] = inputs;
+    let first = numbers(std::iter::once(rows - 1));
+    let alone = [q.gather_rows(&first), keys, values];
+    let alone = attend(&alone, &Visibility::ranges(&gpu, &ranges[..1]), heads);
     let bits = |t: &Tensor| {
         t.to_vec()
             .unwrap()
@@ -178,6 +175,7 @@ fn check_decoding(rows: usize, heads: AttentionHeads, run: usize, keep: usize, s
             .collect::<Vec<_>>()
     };
     assert_eq!(bits(&decoded), bits(&packed.gather_rows(&chosen)));
+    assert_eq!(bits(&alone), bits(&packed.gather_rows(&first)));
 }
 
 /// Long enough that the walks over the first tokens are split.

@@ -1,7 +1,7 @@
 //! The keys that each query sees, and the order in which the attention kernels read them.
 //!
-//! A block of neighbouring queries reads one list of keys, so that all its threads read the same key at the same time. A
-//! mask marks the queries that see the key. Masked keys change no bit: the order of each sum depends only on the query.
+//! A block of neighbouring queries reads one list of keys, so that its threads load each key once. A mask marks the queries
+//! that see the key. Masked keys change no bit: the order of each sum depends only on the query.
 //! So packed trees and key-value arenas give identical results.
 
 use std::collections::HashMap;
@@ -34,16 +34,20 @@ struct VisibilityInner {
 #[derive(Clone)]
 pub struct Visibility(Arc<VisibilityInner>);
 
-/// The order of the keys for each block of queries.
+/// The order of the keys for each block of queries. All offsets are into `words`.
 #[derive(Clone)]
 pub(crate) struct QueryWalk {
-    /// `blocks + 1` offsets into this list, then items. An item is three words: first key, end, mask of the queries; or
-    /// two words with single keys: key, mask.
+    /// With single keys: `blocks + 1` offsets of items, then the items: key, mask of the queries.
+    /// With tiles: `blocks + 1` offsets of tiles, then for each tile, and for the end, the offset of its items, then the
+    /// items: first key, end, mask. A tile has up to [`KEYS_OF_A_TILE`] keys.
     pub(crate) words: Indices,
     pub(crate) blocks: usize,
-    /// Keys read by all blocks together.
+    /// Keys read by all blocks together. A tile counts in full.
     pub(crate) met: usize,
 }
+
+/// Keys of a tile, as in attention.wgsl.
+const KEYS_OF_A_TILE: u32 = 64;
 
 /// The order of the queries for each block of keys, split into parts if it is long.
 #[derive(Clone)]
@@ -165,7 +169,7 @@ impl Visibility {
         joined(above.iter().copied().chain([(query.start, query.end)]))
     }
 
-    /// The walk for blocks of `per_block` queries, at most 32. `each_key` lists single keys instead of ranges.
+    /// The walk for blocks of `per_block` queries, at most 32, with single keys or with tiles.
     pub(crate) fn by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         let mut known = self.0.by_query.lock().expect("walks");
         known
@@ -176,23 +180,45 @@ impl Visibility {
 
     fn walk_by_query(&self, per_block: usize, each_key: bool) -> QueryWalk {
         assert!(per_block <= 32, "visibility: a mask has 32 bits");
-        let blocks = self.0.queries.len().div_ceil(per_block);
-        let (mut words, mut met) = (vec![0; blocks + 1], 0);
-        for (block, queries) in self.0.queries.chunks(per_block).enumerate() {
-            words[block] = words.len() as u32;
+        let (mut blocks, mut tiles, mut items) = (Vec::new(), Vec::new(), Vec::new());
+        for queries in self.0.queries.chunks(per_block) {
+            blocks.push(if each_key { items.len() } else { tiles.len() });
             let lists = queries.iter().map(|query| self.ranges_of(query)).collect();
-            walk_together(lists, |start, end, mask| {
-                met += (end - start) as usize;
-                match each_key {
-                    true => (start..end).for_each(|key| words.extend([key, mask])),
-                    false => words.extend([start, end, mask]),
+            let mut room = 0;
+            walk_together(lists, |mut start, end, mask| {
+                if each_key {
+                    (start..end).for_each(|key| items.extend([key, mask]));
+                    return;
+                }
+                while start < end {
+                    if room == 0 {
+                        tiles.push(items.len());
+                        room = KEYS_OF_A_TILE;
+                    }
+                    let until = end.min(start + room);
+                    items.extend([start, until, mask]);
+                    room -= until - start;
+                    start = until;
                 }
             });
         }
-        words[blocks] = words.len() as u32;
+        let count = blocks.len();
+        let met = match each_key {
+            true => items.len() / 2,
+            false => tiles.len() * KEYS_OF_A_TILE as usize,
+        };
+        blocks.push(if each_key { items.len() } else { tiles.len() });
+        if !each_key {
+            tiles.push(items.len());
+        }
+        let (tiles_at, items_at) = (blocks.len(), blocks.len() + tiles.len());
+        let blocks = blocks.iter().map(|offset| offset + tiles_at);
+        let tiles = tiles.iter().map(|offset| offset + items_at);
+        let offsets = blocks.chain(tiles).map(|offset| offset as u32);
+        let words: Vec<u32> = offsets.chain(items).collect();
         QueryWalk {
             words: Indices::new(&self.0.gpu, &words),
-            blocks,
+            blocks: count,
             met,
         }
     }
