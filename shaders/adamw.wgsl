@@ -38,15 +38,15 @@ fn combine(a: f32, b: f32) -> f32 {
 
 /// One workgroup sums the squares of SPAN gradients.
 @compute @workgroup_size(GROUP)
-fn square_sums(id: Invocation) {
+fn square_sums(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let span = flat_group(id);
     let end = min((span + 1u) * SPAN, params.count);
     var sum = 0.0;
-    for (var i = span * SPAN + id.local; i < end; i += GROUP) {
+    for (var i = span * SPAN + local; i < end; i += GROUP) {
         sum += read_gradients[i] * read_gradients[i];
     }
-    let total = combined(sum, id.local, GROUP);
-    if id.local == 0u && span * SPAN < params.count {
+    let total = combined(sum, local, GROUP);
+    if local == 0u && span * SPAN < params.count {
         partials[params.first + span] = total;
     }
 }
@@ -56,13 +56,13 @@ fn square_sums(id: Invocation) {
 
 /// The square root of the sum of the partial sums, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn finish_norm(id: Invocation) {
+fn finish_norm(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     var sum = 0.0;
-    for (var i = id.local; i < params.count; i += GROUP) {
+    for (var i = local; i < params.count; i += GROUP) {
         sum += read_partials[i];
     }
-    let total = combined(sum, id.local, GROUP);
-    if id.local == 0u {
+    let total = combined(sum, local, GROUP);
+    if local == 0u {
         norm[0] = sqrt(total);
     }
 }
@@ -75,8 +75,8 @@ fn finish_norm(id: Invocation) {
 /// One AdamW step of an arena, which also clears its gradients. If the norm is infinite or not a number, nothing else
 /// changes.
 @compute @workgroup_size(GROUP)
-fn update(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn update(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }

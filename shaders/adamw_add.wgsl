@@ -33,8 +33,8 @@ var<immediate> params: Params;
 /// gradients[offset_k + i] += added_k[i] for six tensors (unused ones have length 0). A training step has dozens of small
 /// tensors, for which a dispatch costs more than the sum.
 @compute @workgroup_size(GROUP)
-fn add(id: Invocation) {
-    var i = flat_thread(id, GROUP);
+fn add(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    var i = flat_thread(id, local, GROUP);
     if i < params.length_0 {
         gradients[params.offset_0 + i] += added_0[i];
         return;

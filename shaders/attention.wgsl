@@ -226,9 +226,8 @@ fn add_tile(before: Sums, local: u32, weights: Pairs, of_keys: bool) -> Sums {
 }
 
 @compute @workgroup_size(THREADS)
-fn forward(id: Invocation) {
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
-    let local = id.local;
     if index >= params.groups {
         return;
     }
@@ -279,8 +278,8 @@ fn forward(id: Invocation) {
 
 /// Puts the log sum and dy · y of each row side by side for both gradients. One thread per row.
 @compute @workgroup_size(64)
-fn sum_rows(id: Invocation) {
-    let row = flat_thread(id, 64u);
+fn sum_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = flat_thread(id, local, 64u);
     if row >= params.count * params.heads {
         return;
     }
@@ -299,9 +298,8 @@ fn sum_rows(id: Invocation) {
 
 /// dq, with the rows and the walk of `forward`.
 @compute @workgroup_size(THREADS)
-fn queries_backward(id: Invocation) {
+fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
-    let local = id.local;
     if index >= params.groups {
         return;
     }
@@ -342,11 +340,10 @@ fn queries_backward(id: Invocation) {
 
 /// dk and dv, over the queries of an item and all heads that share the key head.
 @compute @workgroup_size(THREADS)
-fn keys_backward(id: Invocation) {
+fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The parts of dk, then those of dv.
     const COLUMNS_OF_BOTH = (2u * PARTS + ACROSS - 1u) / ACROSS;
     let index = flat_group(id);
-    let local = id.local;
     if index >= params.groups {
         return;
     }
@@ -430,9 +427,9 @@ fn keys_backward(id: Invocation) {
 
 /// Sums the items of each block of keys in order. One thread per four numbers. `groups` is the offset of dv in `summed`.
 @compute @workgroup_size(64)
-fn sum_items(id: Invocation) {
+fn sum_items(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let width = params.kv_heads * PARTS;
-    let i = flat_thread(id, 64u);
+    let i = flat_thread(id, local, 64u);
     if i >= params.count * width {
         return;
     }

@@ -17,19 +17,18 @@ const HEADS: u32 = 1u;
 
 /// One thread per query and head.
 @compute @workgroup_size(BLOCK)
-fn forward(id: Invocation) {
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     const QUERIES = BLOCK / HEADS;
-    let lane = id.local;
     let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let block = index * HEADS / params.heads;
-    let head = index * HEADS % params.heads + lane % HEADS;
+    let head = index * HEADS % params.heads + local % HEADS;
     // Surplus threads repeat a query and write nothing.
-    let place = min(lane / HEADS, QUERIES - 1u);
+    let place = min(local / HEADS, QUERIES - 1u);
     let query = block * QUERIES + place;
-    let is_surplus = lane >= QUERIES * HEADS || query >= params.count;
+    let is_surplus = local >= QUERIES * HEADS || query >= params.count;
     let row = min(query, params.count - 1u) * params.heads + head;
 
     var own: array<vec4<f32>, PARTS>;
@@ -42,7 +41,7 @@ fn forward(id: Invocation) {
     var total = 0.0;
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
-        let entry = min(tile + 2u * lane, end - 2u);
+        let entry = min(tile + 2u * local, end - 2u);
         let at = (walk[entry] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[entry + 1u];
         var loaded_k: array<vec4<f32>, PARTS>;
@@ -50,10 +49,10 @@ fn forward(id: Invocation) {
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
-            offer(lane, i, loaded_k[i]);
-            offer(lane, PARTS + i, loaded_v[i]);
+            offer(local, i, loaded_k[i]);
+            offer(local, PARTS + i, loaded_v[i]);
         }
-        offer_word(lane, loaded_mask);
+        offer_word(local, loaded_mask);
         offered();
         for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
             let mine = ((taken_word(loaded_mask, n) >> place) & 1u) == 1u;
@@ -80,8 +79,8 @@ fn forward(id: Invocation) {
 
 /// Puts the log sum and dy · y of each row side by side for both gradients. One thread per row.
 @compute @workgroup_size(64)
-fn sum_rows(id: Invocation) {
-    let row = flat_thread(id, 64u);
+fn sum_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = flat_thread(id, local, 64u);
     if row >= params.count * params.heads {
         return;
     }
@@ -94,15 +93,14 @@ fn sum_rows(id: Invocation) {
 
 /// dq: one thread per query, one workgroup per eight queries and head.
 @compute @workgroup_size(BLOCK)
-fn queries_backward(id: Invocation) {
-    let lane = id.local;
+fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let block = index / params.heads;
     let head = index % params.heads;
-    let query = block * BLOCK + lane;
+    let query = block * BLOCK + local;
     let row = min(query, params.count - 1u) * params.heads + head;
 
     var own: array<vec4<f32>, PARTS>;
@@ -116,7 +114,7 @@ fn queries_backward(id: Invocation) {
     let sums = kept_row_sums[row];
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
-        let place = min(tile + 2u * lane, end - 2u);
+        let place = min(tile + 2u * local, end - 2u);
         let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[place + 1u];
         var loaded_k: array<vec4<f32>, PARTS>;
@@ -124,13 +122,13 @@ fn queries_backward(id: Invocation) {
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
-            offer(lane, i, loaded_k[i]);
-            offer(lane, PARTS + i, loaded_v[i]);
+            offer(local, i, loaded_k[i]);
+            offer(local, PARTS + i, loaded_v[i]);
         }
-        offer_word(lane, loaded_mask);
+        offer_word(local, loaded_mask);
         offered();
         for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((taken_word(loaded_mask, n) >> lane) & 1u) == 1u;
+            let mine = ((taken_word(loaded_mask, n) >> local) & 1u) == 1u;
             var key: array<vec4<f32>, PARTS>;
             var scores = vec4<f32>();
             var slopes = vec4<f32>();
@@ -155,15 +153,14 @@ fn queries_backward(id: Invocation) {
 
 /// dk and dv: one thread per key and key head, over the queries of an item and all heads that share the key head.
 @compute @workgroup_size(BLOCK)
-fn keys_backward(id: Invocation) {
-    let lane = id.local;
+fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
     if index >= params.groups {
         return;
     }
     let item = params.count + index / params.kv_heads * 3u;
     let kv_head = index % params.kv_heads;
-    let key = walk[item] + lane;
+    let key = walk[item] + local;
     let known_key = min(key, params.count - 1u);
     let until = walk[known_key];
 
@@ -182,7 +179,7 @@ fn keys_backward(id: Invocation) {
     let first = walk[item + 1u];
     let count = (walk[item + 2u] - first) * SHARING;
     for (var tile = 0u; tile < count; tile += BLOCK) {
-        let place = min(tile + lane, count - 1u);
+        let place = min(tile + local, count - 1u);
         let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
         let loaded_sums = vec4<f32>(kept_row_sums[row], 0.0, 0.0);
         var loaded_q: array<vec4<f32>, PARTS>;
@@ -190,10 +187,10 @@ fn keys_backward(id: Invocation) {
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_q[i] = q[row * PARTS + i];
             loaded_dy[i] = dy[row * PARTS + i];
-            offer(lane, i, loaded_q[i]);
-            offer(lane, PARTS + i, loaded_dy[i]);
+            offer(local, i, loaded_q[i]);
+            offer(local, PARTS + i, loaded_dy[i]);
         }
-        offer(lane, 2u * PARTS, loaded_sums);
+        offer(local, 2u * PARTS, loaded_sums);
         offered();
         for (var n = 0u; n < min(BLOCK, count - tile); n += 1u) {
             let query = first + (tile + n) / SHARING;
@@ -218,7 +215,7 @@ fn keys_backward(id: Invocation) {
         all_taken();
     }
     // With one item for each block of keys, this is the key.
-    let slot = index / params.kv_heads * BLOCK + lane;
+    let slot = index / params.kv_heads * BLOCK + local;
     if key < params.count {
         let to = (slot * params.kv_heads + kv_head) * PARTS;
         for (var i = 0u; i < PARTS; i += 1u) {

@@ -26,8 +26,8 @@ fn apply(a: f32, b: f32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }
@@ -44,8 +44,8 @@ fn forward(id: Invocation) {
 
 /// The same without broadcasting.
 @compute @workgroup_size(GROUP)
-fn forward_flat(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn forward_flat(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         y[i] = apply(left[i], right[i]);
     }

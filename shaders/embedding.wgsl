@@ -34,8 +34,8 @@ fn number(i: u32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn gather(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn gather(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }

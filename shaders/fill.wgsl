@@ -8,9 +8,9 @@ var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(GROUP)
-fn fill(id: Invocation) {
+fn fill(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // Four words per thread.
-    let first = 4u * flat_thread(id, GROUP);
+    let first = 4u * flat_thread(id, local, GROUP);
     for (var i = first; i < min(first + 4u, params.count); i += 1u) {
         y[i] = params.bits;
     }

@@ -55,8 +55,7 @@ fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
 }
 
 @compute @workgroup_size(GROUP)
-fn summarise(id: Invocation) {
-    let local = id.local;
+fn summarise(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let part = part_of(flat_group(id));
     let there = part.row < params.rows;
     // A surplus workgroup has an empty range, since all threads must reach the barriers.
@@ -103,8 +102,8 @@ fn summarise(id: Invocation) {
 
 /// Combines the blocks of a row in order, and writes the results of its pairs. One thread per row.
 @compute @workgroup_size(GROUP)
-fn finish(id: Invocation) {
-    let row = flat_thread(id, GROUP);
+fn finish(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = flat_thread(id, local, GROUP);
     if row >= params.rows {
         return;
     }
@@ -138,7 +137,7 @@ fn finish(id: Invocation) {
 
 /// d logit[v] = (sum of g over the pairs that target v - p[v] * sum of g over the pairs of the row) / temperature
 @compute @workgroup_size(GROUP)
-fn backward(id: Invocation) {
+fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let part = part_of(flat_group(id));
     if part.row >= params.rows {
         return;
@@ -152,13 +151,13 @@ fn backward(id: Invocation) {
     }
     let largest = read_normaliser[part.row].x;
     let scale = -total / read_normaliser[part.row].y * params.inverse_temperature;
-    for (var i = part.begin + id.local; i < part.end; i += GROUP) {
+    for (var i = part.begin + local; i < part.end; i += GROUP) {
         chunk[base + i] = scale * exp(chunk[base + i] * params.inverse_temperature - largest);
     }
     // Each thread adds only to columns that it wrote, pairs in order, so no two threads write to one column.
     for (var i = from_pair; i < to_pair; i += 1u) {
         let column = targets[pairs[i]] - params.first;
-        if column >= part.begin && column < part.end && (column - part.begin) % GROUP == id.local {
+        if column >= part.begin && column < part.end && (column - part.begin) % GROUP == local {
             chunk[base + column] += upstream[pairs[i]] * params.inverse_temperature;
         }
     }

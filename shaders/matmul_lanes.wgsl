@@ -103,15 +103,14 @@ fn store_tile(start: u32, first_row: u32, column: u32, tile: Tile) {
 }
 
 @compute @workgroup_size(8)
-fn product(id: Invocation) {
-    let thread = id.local;
+fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let flat = choose_part(flat_group(id), 32u, WIDTH);
     let across = tiles_across(WIDTH);
     let tiles = across * ((params.m + 31u) / 32u);
     let slice = slice_of(flat_group(id), 32u, WIDTH);
     let first_row = flat % tiles / across * 32u;
-    let row = min(first_row + 4u * thread, params.m - 1u);
-    let column = flat % across * WIDTH + 4u * thread;
+    let row = min(first_row + 4u * local, params.m - 1u);
+    let column = flat % across * WIDTH + 4u * local;
     let last = part.n * (1u + GATED) - 1u;
     let loaded = min(column, last);
     let loaded_beside = min(column + 32u, last);
@@ -121,16 +120,16 @@ fn product(id: Invocation) {
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += 4u) {
         let left = left_block(row, k, end) * params.alpha;
-        multiply(&tile, thread, left, right_block(loaded, k, end));
+        multiply(&tile, local, left, right_block(loaded, k, end));
         if WIDTH == 64u {
-            multiply(&beside, thread, left, right_block(loaded_beside, k, end));
+            multiply(&beside, local, left, right_block(loaded_beside, k, end));
         }
     }
     for (var k = 0u; k < end_of_low(); k += 4u) {
         let left = low_block(row, k);
-        multiply(&tile, thread, left, up_block(loaded, k));
+        multiply(&tile, local, left, up_block(loaded, k));
         if WIDTH == 64u {
-            multiply(&beside, thread, left, up_block(loaded_beside, k));
+            multiply(&beside, local, left, up_block(loaded_beside, k));
         }
     }
     if slice * params.slice >= max(params.k, 1u) {
@@ -179,14 +178,13 @@ const STEP: u32 = max(8u, 32u / HEIGHT);
 /// Few rows of `left` (m, k) times `right` (n, k) transposed, without slices. The eight threads compute HEIGHT rows of 32
 /// columns, so that each number of `right` is loaded once and used for all rows.
 @compute @workgroup_size(8)
-fn few_rows(id: Invocation) {
-    let thread = id.local;
+fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let flat = choose_part(flat_group(id), HEIGHT, 32u);
     let across = tiles_across(32u);
     let first_row = flat / across * HEIGHT;
-    let column = flat % across * 32u + 4u * thread;
-    let row = min(first_row + thread % HEIGHT, params.m - 1u);
-    let start = params.left_at + row * params.left_step + thread / HEIGHT * 4u;
+    let column = flat % across * 32u + 4u * local;
+    let row = min(first_row + local % HEIGHT, params.m - 1u);
+    let start = params.left_at + row * params.left_step + local / HEIGHT * 4u;
 
     var sums: array<vec4<f32>, HEIGHT>;
     for (var r = 0u; r < HEIGHT; r++) {
@@ -199,10 +197,10 @@ fn few_rows(id: Invocation) {
     for (var k = 0u; k < end; k += STEP) {
         let own = left[(start + k) / 4u] * alpha;
         var next: vec4<f32>;
-        offer(thread, 0u, own);
+        offer(local, 0u, own);
         if HEIGHT == 8u {
             next = left[(start + k) / 4u + 1u] * alpha;
-            offer(thread, 1u, next);
+            offer(local, 1u, next);
         }
         offered();
         for (var i = 0u; i < STEP; i += 8u) {
@@ -221,7 +219,7 @@ fn few_rows(id: Invocation) {
     }
     for (var k = 0u; k < end_of_low(); k += 4u) {
         let own = low[low_place(row, k)];
-        offer(thread, 0u, own);
+        offer(local, 0u, own);
         offered();
         let right = up_block(column, k);
         for (var r = 0u; r < HEIGHT; r++) {

@@ -15,8 +15,8 @@ var<immediate> params: Params;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(GROUP)
-fn add(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn add(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     let count = params.m * params.n;
     if i >= count {
         return;

@@ -127,23 +127,22 @@ fn multiply(sums: ptr<function, array<vec4<f32>, EACH>>, row: u32, column: u32) 
 }
 
 @compute @workgroup_size(THREADS)
-fn product(id: Invocation) {
-    let thread = id.local;
+fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let flat = choose_part(flat_group(id), ROWS, COLUMNS);
     let across = tiles_across(COLUMNS);
     let tiles = across * ((params.m + ROWS - 1u) / ROWS);
     let slice = slice_of(flat_group(id), ROWS, COLUMNS);
     let first_row = flat % tiles / across * ROWS;
     let first_column = flat % across * COLUMNS;
-    let row = thread / (COLUMNS / 4u);
-    let column = thread % (COLUMNS / 4u);
+    let row = local / (COLUMNS / 4u);
+    let column = local % (COLUMNS / 4u);
 
     var sums: array<vec4<f32>, EACH>;
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += STEP) {
-        stage(thread, first_row, first_column, k, end);
+        stage(local, first_row, first_column, k, end);
         if BLOCKS > THREADS {
-            stage(thread + THREADS, first_row, first_column, k, end);
+            stage(local + THREADS, first_row, first_column, k, end);
         }
         workgroupBarrier();
         multiply(&sums, row, column);
@@ -153,9 +152,9 @@ fn product(id: Invocation) {
         sums[i] *= params.alpha;
     }
     for (var k = 0u; k < end_of_low(); k += STEP) {
-        stage_low(thread, first_row, first_column, k);
+        stage_low(local, first_row, first_column, k);
         if BLOCKS > THREADS {
-            stage_low(thread + THREADS, first_row, first_column, k);
+            stage_low(local + THREADS, first_row, first_column, k);
         }
         workgroupBarrier();
         multiply(&sums, row, column);

@@ -38,10 +38,9 @@ fn moments_of(row: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(id: Invocation) {
-    let local = id.local;
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // Surplus threads repeat the last row and write nothing: all threads must reach the barriers.
-    let row = flat_thread(id, GROUP) / LANES;
+    let row = flat_thread(id, local, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
     var mean = 0.0;
     if CENTERED == 1u {
@@ -81,14 +80,14 @@ fn forward(id: Invocation) {
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(id: Invocation) {
-    let row = flat_thread(id, GROUP) / LANES;
+fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = flat_thread(id, local, GROUP) / LANES;
     let first = min(row, params.rows - 1u) * params.cols;
     let moments = moments_of(min(row, params.rows - 1u));
     let scale = moments.x;
     let mean = moments.y;
     var sums = vec2(0.0);
-    for (var c = id.local % LANES; c < params.cols; c += LANES) {
+    for (var c = local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
         if CENTERED == 1u {
             sums += vec2(slope, slope * (x[first + c] - mean) * scale);
@@ -96,13 +95,13 @@ fn backward(id: Invocation) {
             sums += vec2(slope * x[first + c], 0.0);
         }
     }
-    let totals = combined(sums, id.local, LANES);
+    let totals = combined(sums, local, LANES);
     if row >= params.rows {
         return;
     }
     let means = totals / f32(params.cols);
     let pull = totals.x * scale * scale * scale / f32(params.cols);
-    for (var c = id.local % LANES; c < params.cols; c += LANES) {
+    for (var c = local % LANES; c < params.cols; c += LANES) {
         let slope = dy[first + c] * weight[c];
         if CENTERED == 1u {
             x_gradient[first + c] = scale * (slope - means.x - (x[first + c] - mean) * scale * means.y);
@@ -114,8 +113,8 @@ fn backward(id: Invocation) {
 
 /// Sums dy times the normalised x over `chunk` rows, column by column.
 @compute @workgroup_size(GROUP)
-fn weight_backward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn weight_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     let start = i / params.cols * params.chunk;
     let col = i % params.cols;
     if start >= params.rows {

@@ -56,8 +56,8 @@ fn kl_of(d: f32) -> vec2<f32> {
 
 /// One thread per pair. Many loss tokens use the same log-prob where equal states were merged.
 @compute @workgroup_size(GROUP)
-fn losses(id: Invocation) {
-    let pair = flat_thread(id, GROUP);
+fn losses(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let pair = flat_thread(id, local, GROUP);
     if pair >= params.count {
         return;
     }
@@ -92,13 +92,13 @@ fn combine(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
 
 /// The loss, the mean KL and the share of clipped tokens, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn total(id: Invocation) {
+fn total(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     var sum = vec3<f32>(0.0);
-    for (var pair = id.local; pair < params.count; pair += GROUP) {
+    for (var pair = local; pair < params.count; pair += GROUP) {
         sum += read_sums[pair].xyz;
     }
-    let whole = combined(sum, id.local, GROUP);
-    if id.local == 0u {
+    let whole = combined(sum, local, GROUP);
+    if local == 0u {
         loss[0] = whole.x;
         mean_kl[0] = whole.y / f32(params.tokens);
         clip_fraction[0] = whole.z / f32(params.tokens);
@@ -111,8 +111,8 @@ fn total(id: Invocation) {
 
 /// The gradient of the log-probs.
 @compute @workgroup_size(GROUP)
-fn backward(id: Invocation) {
-    let pair = flat_thread(id, GROUP);
+fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let pair = flat_thread(id, local, GROUP);
     if pair < params.count {
         scaled[pair] = slopes[pair] * upstream[0];
     }

@@ -12,8 +12,8 @@ var<immediate> params: Params;
 
 /// Eight independent chains, each with two steps x = x factor + more in a round.
 @compute @workgroup_size(GROUP)
-fn chains(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn chains(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }
@@ -34,8 +34,8 @@ fn chains(id: Invocation) {
 
 /// Four numbers in each thread.
 @compute @workgroup_size(GROUP)
-fn copy(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn copy(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         output[i] = input[i];
     }

@@ -21,8 +21,8 @@ var<immediate> params: Params;
 
 /// The sum of each row of `length` consecutive elements, in order.
 @compute @workgroup_size(GROUP)
-fn sum_rows(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn sum_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }
@@ -36,8 +36,8 @@ fn sum_rows(id: Invocation) {
 
 /// Sums over the axes marked in `summed`, which keep length one.
 @compute @workgroup_size(GROUP)
-fn sum_axes(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn sum_axes(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }

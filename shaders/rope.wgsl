@@ -17,8 +17,8 @@ var<immediate> params: Params;
 
 /// One thread per pair.
 @compute @workgroup_size(GROUP)
-fn rotate(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn rotate(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }
@@ -58,8 +58,8 @@ fn rotated_pair(i: u32) -> Pair {
 }
 
 @compute @workgroup_size(GROUP)
-fn rotate_both(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn rotate_both(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count + params.key_count {
         let pair = rotated_pair(i);
         qkv[pair.at + pair.place] = pair.rotated.x;
@@ -69,8 +69,8 @@ fn rotate_both(id: Invocation) {
 
 /// Rotated keys, and values, go to the cache.
 @compute @workgroup_size(GROUP)
-fn rotate_and_store(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn rotate_and_store(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count + params.key_count {
         return;
     }

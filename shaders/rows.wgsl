@@ -16,16 +16,16 @@ var<immediate> params: Params;
 @group(0) @binding(3) var<storage, read_write> x_slope: array<f32>;
 
 @compute @workgroup_size(GROUP)
-fn gather(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn gather(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         y[i] = x[rows[i / params.cols] * params.cols + i % params.cols];
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn scatter(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn scatter(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         y[rows[i / params.cols] * params.cols + i % params.cols] = x[i];
     }
@@ -33,8 +33,8 @@ fn scatter(id: Invocation) {
 
 /// `x` is the gradient of the gathered rows.
 @compute @workgroup_size(GROUP)
-fn gather_backward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn gather_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i >= params.count {
         return;
     }

@@ -86,7 +86,7 @@ fn combine(a: Best, b: Best) -> Best {
 
 /// The best token of one block for one draw, in one workgroup.
 @compute @workgroup_size(GROUP)
-fn draw(id: Invocation) {
+fn draw(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
     let per_draw = (params.length + BLOCK - 1u) / BLOCK;
     let draw_index = index / per_draw;
@@ -102,7 +102,7 @@ fn draw(id: Invocation) {
 
     var best = Best(LOWEST, LOWEST, NONE);
     // Four tokens at a time, since the generator returns four words. Blocks start at multiples of four.
-    for (var i = begin + 4u * id.local; i < end; i += 4u * GROUP) {
+    for (var i = begin + 4u * local; i < end; i += 4u * GROUP) {
         var noise = vec4<f32>(0.0);
         if params.noisy == 1u {
             let words = philox((params.first + i) / 4u, key);
@@ -113,8 +113,8 @@ fn draw(id: Invocation) {
             best = better(best, Best(logit + noise[j], logit, params.first + i + j));
         }
     }
-    best = combined(best, id.local, GROUP);
-    if id.local == 0u && there {
+    best = combined(best, local, GROUP);
+    if local == 0u && there {
         let out = draw_index * params.blocks + (params.first + begin) / BLOCK;
         scores[out] = best.score;
         scaled[out] = best.logit;
@@ -131,8 +131,8 @@ fn draw(id: Invocation) {
 
 /// The best token of all blocks and its scaled logit. One thread per draw.
 @compute @workgroup_size(GROUP)
-fn choose(id: Invocation) {
-    let draw_index = flat_thread(id, GROUP);
+fn choose(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let draw_index = flat_thread(id, local, GROUP);
     if draw_index >= params.draws {
         return;
     }

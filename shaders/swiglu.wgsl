@@ -18,16 +18,16 @@ fn sigmoid(v: f32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         y[i] = gate[i] * sigmoid(gate[i]) * up[i];
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         let s = sigmoid(gate[i]);
         dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));

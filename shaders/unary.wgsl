@@ -49,16 +49,16 @@ fn slope(v: f32) -> f32 {
 }
 
 @compute @workgroup_size(GROUP)
-fn forward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         y[i] = value(x[i]);
     }
 }
 
 @compute @workgroup_size(GROUP)
-fn backward(id: Invocation) {
-    let i = flat_thread(id, GROUP);
+fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = flat_thread(id, local, GROUP);
     if i < params.count {
         x_slope[i] = dy[i] * slope(x[i]);
     }

@@ -60,20 +60,12 @@ def call(*command):
     return run.stderr
 
 
-def for_slang(text, entry):
-    """Moves the inputs of the entry point out of their struct: Slang accepts none there for CUDA."""
-    text = re.sub(r" : SV_\w+;", ";", text)
-    inputs = "uint3 group : SV_GroupID, uint local : SV_GroupIndex"
-    filled = "{group, uint3(_NagaConstants.first_vertex, 1, 1), local}"
-    return re.sub(rf"void {entry}\(Invocation (\w+)\)\n{{", rf"void {entry}({inputs})\n{{\n    Invocation \1 = {filled};", text)
-
-
 def compile_one(path):
     """Returns the numbers of a kernel for each architecture."""
     entry, of_all = path.name.split(".")[1], {}
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
-        (at / "k.hlsl").write_text(for_slang(path.read_text(), entry))
+        (at / "k.hlsl").write_text(path.read_text())
         try:
             call(SLANG, at / "k.hlsl", "-target", "cuda", "-entry", entry, "-stage", "compute", "-o", at / "k.cu")
             for architecture in ARCHITECTURES:

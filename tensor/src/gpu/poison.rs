@@ -12,9 +12,8 @@ pub(super) fn with_poison(text: &str, entry: &str) -> String {
     if shared.is_empty() {
         return text.to_owned();
     }
-    let head = format!("fn {entry}(id: Invocation) {{\n");
-    let head_at = text.find(&head).expect("the entry point");
-    let body = head_at + head.len();
+    let head_at = text.find(&format!("fn {entry}(")).expect("the entry point");
+    let body = head_at + text[head_at..].find("{\n").expect("its body") + 2;
     let size = text[..head_at].rfind("@workgroup_size").expect("its size");
     let threads = between(&text[size..head_at], "(", ")");
     let mut fill = String::new();
@@ -25,7 +24,7 @@ pub(super) fn with_poison(text: &str, entry: &str) -> String {
             .rsplit_once(", ")
             .expect("its length");
         fill += &format!(
-            "    for (var poison = id.local; poison < {length}; poison += {threads}) {{ {name}[poison] = {}; }}\n",
+            "    for (var poison = local; poison < {length}; poison += {threads}) {{ {name}[poison] = {}; }}\n",
             value(text, kind)
         );
     }
@@ -77,10 +76,10 @@ mod tests {
     fn each_type_of_memory_is_filled_before_a_kernel_starts() {
         let text = "struct Pair {\n    a: f32,\n    b: u32,\n}\nalias Shared = Pair;\nvar<workgroup> x: array<Shared, N>;\n\
                     var<workgroup> y: array<vec4<f32>, 8u * M>;\n@compute @workgroup_size(N)\n\
-                    fn other() {\n}\n@compute @workgroup_size(8)\nfn run(id: Invocation) {\n    go();\n}\n";
+                    fn other() {\n}\n@compute @workgroup_size(8)\nfn run(@builtin(local_invocation_index) local: u32) {\n    go();\n}\n";
         let filled = with_poison(text, "run");
-        let wanted = "Invocation) {\n    for (var poison = id.local; poison < N; poison += 8) { x[poison] = Pair(1e30, 0x7badbad7u); }\n    \
-                      for (var poison = id.local; poison < 8u * M; poison += 8) { y[poison] = vec4<f32>(1e30); }\n    \
+        let wanted = "local: u32) {\n    for (var poison = local; poison < N; poison += 8) { x[poison] = Pair(1e30, 0x7badbad7u); }\n    \
+                      for (var poison = local; poison < 8u * M; poison += 8) { y[poison] = vec4<f32>(1e30); }\n    \
                       workgroupBarrier();\n    go();\n}\n";
         assert!(filled.ends_with(wanted), "{filled}");
         assert_eq!(with_poison("fn a() {\n}", "a"), "fn a() {\n}");
