@@ -118,11 +118,16 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     var tile: Tile;
     var beside: Tile;
     let end = min(params.k, (slice + 1u) * params.slice);
+    // Within a loop, lavapipe reads parameters thread by thread.
+    let alpha = params.alpha;
+    let left_from = left_place(row);
+    let right_from = right_place(loaded);
+    let right_beside = right_place(loaded_beside);
     for (var k = slice * params.slice; k < end; k += 4u) {
-        let left = left_block(row, k, end) * params.alpha;
-        multiply(&tile, local, left, right_block(loaded, k, end));
+        let left = left_block(left_from, k, end) * alpha;
+        multiply(&tile, local, left, right_block(right_from, k, end));
         if WIDTH == 64u {
-            multiply(&beside, local, left, right_block(loaded_beside, k, end));
+            multiply(&beside, local, left, right_block(right_beside, k, end));
         }
     }
     for (var k = 0u; k < end_of_low(); k += 4u) {

@@ -97,9 +97,8 @@ fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
     return start + min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(end - 1u));
 }
 
-/// Four numbers of a row of `left`, from `at`; 0 beyond the end.
-fn left_four(row: u32, at: u32, end: u32) -> vec4<f32> {
-    let start = params.left_at + row * params.left_step;
+/// Four numbers of a row of `left` that starts at `start`, from `at`; 0 beyond the end.
+fn left_four(start: u32, at: u32, end: u32) -> vec4<f32> {
     if WIDE == 1u {
         return left[(start + at) / 4u];
     }
@@ -193,30 +192,51 @@ fn bias_four(column: u32) -> vec4<f32> {
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
 }
 
-/// Four rows (the columns of the result) by four of k.
-fn left_block(row: u32, k: u32, end: u32) -> mat4x4<f32> {
+/// The place of a thread's blocks in `left` or `right`: the starts of four rows of the matrix; or, if its rows are those of k,
+/// the start of the first one, the distance of two, the block's first column, and the number of columns.
+struct Place { starts: vec4<u32>, column: u32, size: u32 }
+
+fn left_place(row: u32) -> Place {
     if LAYOUT == 2u {
-        let i = min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u));
+        return Place(vec4(params.left_at, params.left_step, 0u, 0u), row, params.m);
+    }
+    let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
+    return Place(params.left_at + rows * params.left_step, 0u, 0u);
+}
+
+fn right_place(column: u32) -> Place {
+    if LAYOUT == 0u {
+        return Place(right_starts(column), 0u, 0u);
+    }
+    return Place(vec4(params.right_at, params.right_step, 0u, 0u), column, part.n);
+}
+
+/// Four rows (the columns of the result) by four of k.
+fn left_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
+    let starts = place.starts;
+    if LAYOUT == 2u {
+        let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
         let there = vec4<f32>(vec4(k, k + 1u, k + 2u, k + 3u) < vec4(end));
         return transpose(mat4x4(
-            left_four(i.x, row, params.m) * there.x, left_four(i.y, row, params.m) * there.y,
-            left_four(i.z, row, params.m) * there.z, left_four(i.w, row, params.m) * there.w,
+            left_four(i.x, place.column, place.size) * there.x, left_four(i.y, place.column, place.size) * there.y,
+            left_four(i.z, place.column, place.size) * there.z, left_four(i.w, place.column, place.size) * there.w,
         ));
     }
-    let i = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
-    return mat4x4(left_four(i.x, k, end), left_four(i.y, k, end), left_four(i.z, k, end), left_four(i.w, k, end));
+    return mat4x4(left_four(starts.x, k, end), left_four(starts.y, k, end), left_four(starts.z, k, end), left_four(starts.w, k, end));
 }
 
 /// Four of k (the columns of the result) by four columns.
-fn right_block(column: u32, k: u32, end: u32) -> mat4x4<f32> {
+fn right_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
+    let starts = place.starts;
     if LAYOUT == 0u {
-        let i = right_starts(column);
-        return transpose(mat4x4(right_four(i.x, k, end), right_four(i.y, k, end), right_four(i.z, k, end), right_four(i.w, k, end)));
+        return transpose(mat4x4(
+            right_four(starts.x, k, end), right_four(starts.y, k, end), right_four(starts.z, k, end), right_four(starts.w, k, end),
+        ));
     }
-    let i = params.right_at + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * params.right_step;
+    let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
     return mat4x4(
-        right_four(i.x, column, part.n), right_four(i.y, column, part.n),
-        right_four(i.z, column, part.n), right_four(i.w, column, part.n),
+        right_four(i.x, place.column, place.size), right_four(i.y, place.column, place.size),
+        right_four(i.z, place.column, place.size), right_four(i.w, place.column, place.size),
     );
 }
 

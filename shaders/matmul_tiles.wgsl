@@ -70,17 +70,27 @@ fn stage_columns(block: Block, right: mat4x4<f32>) {
     columns[i + 3u * (COLUMNS / 4u)] = right[3];
 }
 
-/// Stages the `number`th block of a step of `left` and `right`; 0 beyond the end of k.
-fn stage(number: u32, first_row: u32, first_column: u32, k: u32, end: u32) {
+/// The block that a thread stages in each step, and its place in `left` or `right`.
+struct Share { block: Block, place: Place }
+
+fn share_of(number: u32, first_row: u32, first_column: u32) -> Share {
     if number < LEFT_BLOCKS {
         let block = block_of(number, ROWS, LAYOUT != 2u);
-        let row = min(first_row + block.place * 4u, params.m - 1u);
-        let at = k + block.k;
-        stage_rows(block, transpose(left_block(row, min(at, (end - 1u) / 4u * 4u), end)) * f32(at < end));
+        return Share(block, left_place(min(first_row + block.place * 4u, params.m - 1u)));
+    }
+    let block = block_of(number - LEFT_BLOCKS, COLUMNS, LAYOUT == 0u);
+    let last = part.n * (1u + GATED) - 1u;
+    return Share(block, right_place(min(first_column + block.place * 4u, last)));
+}
+
+/// Stages the `number`th block of a step of `left` and `right`; 0 beyond the end of k.
+fn stage(number: u32, share: Share, k: u32, end: u32) {
+    let at = k + share.block.k;
+    let inside = min(at, (end - 1u) / 4u * 4u);
+    if number < LEFT_BLOCKS {
+        stage_rows(share.block, transpose(left_block(share.place, inside, end)) * f32(at < end));
     } else if number < BLOCKS {
-        let block = block_of(number - LEFT_BLOCKS, COLUMNS, LAYOUT == 0u);
-        let column = min(first_column + block.place * 4u, part.n * (1u + GATED) - 1u);
-        stage_columns(block, right_block(column, min(k + block.k, (end - 1u) / 4u * 4u), end));
+        stage_columns(share.block, right_block(share.place, inside, end));
     }
 }
 
@@ -137,12 +147,14 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     let row = local / (COLUMNS / 4u);
     let column = local % (COLUMNS / 4u);
 
+    let share = share_of(local, first_row, first_column);
+    let second_share = share_of(local + THREADS, first_row, first_column);
     var sums: array<vec4<f32>, EACH>;
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += STEP) {
-        stage(local, first_row, first_column, k, end);
+        stage(local, share, k, end);
         if BLOCKS > THREADS {
-            stage(local + THREADS, first_row, first_column, k, end);
+            stage(local + THREADS, second_share, k, end);
         }
         workgroupBarrier();
         multiply(&sums, row, column);

@@ -22,7 +22,7 @@ RECORD = pathlib.Path(__file__).with_suffix(".txt")
 CARDS = {"rdna2": ["navi21"], "rdna3": ["gfx1100", "navi31"]}
 COLUMNS = ["registers", "spilled", "scratch", "waves", "share"]
 # A group is a shader and an entry point, with these constants.
-GROUPING = re.compile(r"\.((?:HEAD_SIZE|LAYOUT|WIDE)-\d+)(?=\.|$)")
+GROUPING = re.compile(r"\.((?:HEAD_SIZE|LAYOUT|WIDE|ROWS)-\d+)(?=\.|$)")
 # Instructions that only steer the ones around them.
 HINT = re.compile(r"s_(nop|clause|delay_alu|wait\w*|code_end|(set_)?inst_prefetch\w*)\b")
 MULTIPLY_ADD = re.compile(r"v_((dual_|pk_)?(fma|mad|mac)\w*_f(16|32)|dot\d|s?wmma)")

@@ -45,7 +45,9 @@ for (const name of all.slice(Number(from), Number(from) + BATCH)) {
   const { messages } = await module.getCompilationInfo();
   const bad = messages.filter((message) => message.type === 'error');
   const entryPoint = name.split('.')[1];
-  if (bad.length === 0) device.createComputePipeline({ layout: 'auto', compute: { module, entryPoint } });
+  // Browsers get parameters in a buffer: Dawn allows fewer immediates than products need.
+  const isForBrowsers = !code.includes('var<immediate>');
+  if (bad.length === 0 && isForBrowsers) device.createComputePipeline({ layout: 'auto', compute: { module, entryPoint } });
   const error = await device.popErrorScope();
   if (bad.length > 0 || error) {
     refused += 1;

@@ -212,7 +212,7 @@ impl<'a> Product<'a> {
     /// The kernel for GPUs. No bit of a result depends on the tile.
     fn tile_on_gpu(&self) -> Tile {
         let [m, _, _] = self.size();
-        let is_small = m.div_ceil(128) * self.tiles_across(64) < WANTED_GROUPS / 2;
+        let is_small = m <= 64 || m.div_ceil(128) * self.tiles_across(64) < WANTED_GROUPS / 2;
         let [height, width, step] = match self.layout {
             ProductLayout::Nt if m <= 16 => [16, 32, 64],
             _ if is_small => [64, 32, 16],
