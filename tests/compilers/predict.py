@@ -50,7 +50,7 @@ def run(card, groups, threads, memory, registers, steps, work, share, latency):
 
 
 def product(card, old, m, n, k):
-    is_small = ceil(m / 128) * ceil(n / 64) < 64
+    is_small = m <= 64 or ceil(m / 128) * ceil(n / 64) < 64
     rows, columns, step, registers, share = OLD_TILE if old else FEW if m <= 16 else SMALL if is_small else TILE
     groups, threads = ceil(m / rows) * ceil(n / columns), columns * 4
     memory, work = (rows + columns) * step * 4, 2 * rows * columns * step
