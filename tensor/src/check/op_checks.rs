@@ -361,6 +361,10 @@ fn products(table: &mut CheckTable) {
         (tn, gradient, [70, 68, 52], false),
         // Not multiples of four: another kernel, of which the value is enough.
         (nt, value, [17, 33, 7], false),
+        // The large tile of GPUs.
+        (nn, value, [1000, 528, 20], false),
+        (nt, value, [1000, 528, 20], true),
+        (tn, value, [1000, 528, 20], false),
         // Sums of 1100 terms, cut into slices: √1100 · 6e-8 = 2e-6.
         (tn, value, [8, 12, 1100], true),
     ] {

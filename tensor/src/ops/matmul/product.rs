@@ -30,13 +30,11 @@ fn uses_lanes(gpu: &Gpu) -> bool {
     gpu.is_software()
 }
 
-/// Workgroups that keep a GPU busy.
-const WANTED_GROUPS: usize = 128;
-
 /// The shortest slice of k. A multiple of 16, the step of the tiles.
 const MIN_SLICE: usize = 256;
 
-/// Elements of a matrix above which other kernels are worth the second that their compilation takes.
+/// Elements of a matrix above which other kernels are worth the second that their compilation takes on a processor. On a GPU
+/// twice as many elements of a result keep it busy with the large tile.
 pub(super) const LARGE: usize = 1 << 18;
 
 fn large() -> usize {
@@ -209,21 +207,21 @@ impl<'a> Product<'a> {
         tile(if fits { 64 } else { 32 })
     }
 
-    /// The kernel for GPUs. No bit of a result depends on the tile.
+    /// The kernel for GPUs. No bit of a result depends on the tile, unless it is a gradient of a weight.
     fn tile_on_gpu(&self) -> Tile {
         let [m, _, _] = self.size();
-        let is_small = m <= 64 || m.div_ceil(128) * self.tiles_across(64) < WANTED_GROUPS / 2;
+        let is_large = m > 64 && m * self.columns() >= 2 * large();
         let [height, width, step] = match self.layout {
             ProductLayout::Nt if m <= 16 => [16, 32, 64],
-            _ if is_small => [64, 32, 16],
-            _ => [128, 64, 16],
+            _ if is_large => [128, 64, 16],
+            _ => [64, 32, 16],
         };
         let sizes = [("ROWS", height), ("COLUMNS", width), ("STEP", step)];
         Tile {
             kernel: TILES,
             height,
             width,
-            wanted_groups: WANTED_GROUPS,
+            wanted_groups: 128,
             constants: sizes.map(|(name, size)| (name, size as u32)).into(),
         }
     }
