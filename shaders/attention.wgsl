@@ -42,11 +42,8 @@ var<workgroup> marks: array<u32, TILE>;
 /// For each other row of a thread, a number for each of its own rows.
 alias Pairs = array<vec4<f32>, EACH>;
 
-/// For each own row of a thread the sum of the weights, and of the weighted parts.
-struct Sums {
-    weights: vec4<f32>,
-    parts: array<mat4x4<f32>, COLUMNS>,
-}
+/// For each own row of a thread the sum of the weighted parts.
+alias Sums = array<mat4x4<f32>, COLUMNS>;
 
 @group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // like `gradients`, ROWS keys for each item
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
@@ -194,9 +191,8 @@ fn add_weighted(sum: mat4x4<f32>, part: vec4<f32>, weights: vec4<f32>) -> mat4x4
     );
 }
 
-/// Adds the keys or the values of a tile with these weights.
-fn add_tile(before: Sums, local: u32, weights: Pairs, of_keys: bool) -> Sums {
-    var sum = before;
+/// Adds the keys or the values of a tile with these weights, and the weights to `total`.
+fn add_tile(sum: ptr<function, Sums>, total: ptr<function, vec4<f32>>, local: u32, weights: Pairs, of_keys: bool) {
     for (var first = 0u; first < TILE; first += STEP) {
         stage_weights(local, weights, first, STEP, 0u);
         for (var n = 0u; n < STEP * PARTS; n += THREADS) {
@@ -213,16 +209,15 @@ fn add_tile(before: Sums, local: u32, weights: Pairs, of_keys: bool) -> Sums {
         workgroupBarrier();
         for (var n = 0u; n < STEP; n += 1u) {
             let weight = tile[n * GROUPS + local % GROUPS];
-            sum.weights += weight;
+            *total += weight;
             for (var i = 0u; i < COLUMNS; i += 1u) {
                 // A surplus thread repeats the last part and does not write it.
                 let part = min(local / GROUPS + i * ACROSS, PARTS - 1u);
-                sum.parts[i] = add_weighted(sum.parts[i], tile[STEP * GROUPS + n * PARTS + part], weight);
+                (*sum)[i] = add_weighted((*sum)[i], tile[STEP * GROUPS + n * PARTS + part], weight);
             }
         }
         workgroupBarrier();
     }
-    return sum;
 }
 
 @compute @workgroup_size(THREADS)
@@ -252,6 +247,7 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     }
 
     var sum = Sums();
+    var total = vec4<f32>();
     for (var at = walk[block]; at < walk[block + 1u]; at += 1u) {
         list_keys(local, at, first_head);
         var weights = scores_of(local, false);
@@ -259,7 +255,7 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
             let weight = exp2(fma(weights[i], vec4(scale), -highest));
             weights[i] = select(vec4<f32>(), weight, seeing(local, i, places));
         }
-        sum = add_tile(sum, local, weights, false);
+        add_tile(&sum, &total, local, weights, false);
     }
     for (var j = 0u; j < 4u; j += 1u) {
         let slot = own_slots(local)[j];
@@ -267,11 +263,11 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
         for (var i = 0u; i < COLUMNS; i += 1u) {
             let part = local / GROUPS + i * ACROSS;
             if part < PARTS && is_query(index, slot) {
-                y[row * PARTS + part] = sum.parts[i][j] / sum.weights[j];
+                y[row * PARTS + part] = sum[i][j] / total[j];
             }
         }
         if local < GROUPS && is_query(index, slot) {
-            log_sums[row] = highest[j] + log2(sum.weights[j]);
+            log_sums[row] = highest[j] + log2(total[j]);
         }
     }
 }
@@ -318,6 +314,7 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
     ));
 
     var sum = Sums();
+    var total = vec4<f32>();
     for (var at = walk[block]; at < walk[block + 1u]; at += 1u) {
         list_keys(local, at, first_head);
         var weights = scores_of(local, false);
@@ -326,13 +323,13 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
             let weight = exp2(fma(weights[i], vec4(scale), -own[0]));
             weights[i] = select(vec4<f32>(), weight * (slopes[i] - own[1]), seeing(local, i, places));
         }
-        sum = add_tile(sum, local, weights, true);
+        add_tile(&sum, &total, local, weights, true);
     }
     for (var j = 0u; j < 4u; j += 1u) {
         for (var i = 0u; i < COLUMNS; i += 1u) {
             let part = local / GROUPS + i * ACROSS;
             if part < PARTS && is_query(index, slots[j]) {
-                dq[rows[slots[j]] * PARTS + part] = sum.parts[i][j] * params.scale;
+                dq[rows[slots[j]] * PARTS + part] = sum[i][j] * params.scale;
             }
         }
     }

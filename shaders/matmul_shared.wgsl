@@ -72,10 +72,8 @@ fn choose_part(group: u32, height: u32, width: u32) -> u32 {
 /// The slice of k of a workgroup. Loops with barriers depend on it, so it must not depend on `part`: browsers take a private
 /// variable for one that differs between threads.
 fn slice_of(group: u32, height: u32, width: u32) -> u32 {
-    if params.n_1 > 0u {
-        return 0u;
-    }
-    return group / ((params.n + width - 1u) / width * ((params.m + height - 1u) / height));
+    let tiles = (params.n + width - 1u) / width * ((params.m + height - 1u) / height);
+    return select(group / tiles, 0u, params.n_1 > 0u);
 }
 
 /// Tiles of `width` columns beside each other.

@@ -39,7 +39,7 @@ NVRTC = ctypes.CDLL(str(package_file("nvidia/*/lib/libnvrtc.so*")))
 
 def ptx(source, architecture):
     # Vulkan's drivers contract products and sums and divide approximately, as fast math does.
-    options = [f"-arch=compute_{architecture}", "-use_fast_math", "-std=c++17", "-w", f"-I{HEADERS}"]
+    options = [f"-arch=compute_{architecture}", "-use_fast_math", "-std=c++17", "-w", f"-I{HEADERS}", "-include=cuda_fp16.h"]
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     NVRTC.nvrtcCreateProgram(ctypes.byref(program), source, b"kernel.cu", 0, None, None)
     failed = NVRTC.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options)))
