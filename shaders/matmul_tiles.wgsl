@@ -149,6 +149,8 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
 
     let share = share_of(local, first_row, first_column);
     let second_share = share_of(local + THREADS, first_row, first_column);
+    // With few rows, whole subgroups have nothing to sum.
+    let is_needed = EACH > 1u || first_row + row < params.m;
     var sums: array<vec4<f32>, EACH>;
     let end = min(params.k, (slice + 1u) * params.slice);
     for (var k = slice * params.slice; k < end; k += STEP) {
@@ -157,7 +159,9 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
             stage(local + THREADS, second_share, k, end);
         }
         workgroupBarrier();
-        multiply(&sums, row, column);
+        if is_needed {
+            multiply(&sums, row, column);
+        }
         workgroupBarrier();
     }
     for (var i = 0u; i < EACH; i++) {
@@ -169,7 +173,9 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
             stage_low(local + THREADS, first_row, first_column, k);
         }
         workgroupBarrier();
-        multiply(&sums, row, column);
+        if is_needed {
+            multiply(&sums, row, column);
+        }
         workgroupBarrier();
     }
     if slice * params.slice >= max(params.k, 1u) {

@@ -50,10 +50,12 @@ def run(card, groups, threads, memory, registers, steps, work, share, latency):
 
 
 def product(card, old, m, n, k):
-    is_small = m <= 64 or ceil(m / 128) * ceil(n / 64) < 64
+    is_small = m <= 64 or m * n < 1 << 19
     rows, columns, step, registers, share = OLD_TILE if old else FEW if m <= 16 else SMALL if is_small else TILE
     groups, threads = ceil(m / rows) * ceil(n / columns), columns * 4
-    memory, work = (rows + columns) * step * 4, 2 * rows * columns * step
+    # Of the 16 rows for few rows, a subgroup of 64 threads computes eight or none.
+    used = ceil(m / 8) * 8 if rows == 16 else rows
+    memory, work = (rows + columns) * step * 4, 2 * used * columns * step
     alone = run(card, groups, threads, memory, registers, ceil(k / step), work, share, STEP)
     return LAUNCH + max(alone, (2 * n * k + 4 * m * (n + k)) / (BANDWIDTH * card[0]))
 
