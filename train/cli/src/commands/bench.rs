@@ -45,7 +45,9 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
     write!(out::raw(), "{text}")?;
     if let Some((path, checked)) = arguments.report.as_deref().zip(checked) {
         write_atomically(path, format!("{checked}\n{}", report.text()).as_bytes())?;
-        writeln!(out::shown(), "The report is in {}", path.display())?;
+        if !arguments.json {
+            writeln!(out::shown(), "The report is in {}", path.display())?;
+        }
     }
     Ok(())
 }
