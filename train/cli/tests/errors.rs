@@ -972,6 +972,16 @@ const RUNS: &[Row] = &[
         },
         &["report", "run", "--out", "notes.html"],
     ),
+    row(
+        "a report of a bench in place of another file",
+        |d| write(d, "bench.txt", "mine"),
+        &["bench", "--report", "bench.txt"],
+    ),
+    row(
+        "a report of a bench in a missing folder",
+        nothing,
+        &["bench", "--report", "no/such/bench.txt"],
+    ),
     row("a missing directory of runs", nothing, &["runs", "lakes"]),
     row(
         "a run and another adapter",

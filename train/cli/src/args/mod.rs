@@ -421,7 +421,8 @@ pub struct BenchArgs {
     /// Compare with an earlier result of --json, and mark differences beyond the spread of both
     #[arg(long, value_name = "OLD.json", conflicts_with = "json")]
     pub compare: Option<PathBuf>,
-    /// Check the device first, as lapwing doctor does, and write all results to this file, to attach to an issue
+    /// Check the device first, as lapwing doctor does, and write all results to this new file, to attach to an
+    /// issue
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }

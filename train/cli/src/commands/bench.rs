@@ -5,13 +5,13 @@ use std::io::Write;
 use anyhow::Result;
 use lapwing_lab::bench::{self, BenchReport};
 use lapwing_lab::doctor::{Finding, diagnose};
-use lapwing_model::write_atomically;
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
 use lapwing_train::base::source::ModelSource;
+use lapwing_train::record::write_error;
 
 use crate::args::{self, BenchArgs, DeviceArgs};
-use crate::commands::doctor;
+use crate::commands::{doctor, eval};
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
@@ -26,15 +26,15 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         anyhow::Ok(Config::load(&arguments.preset, &[model])?)
     });
     let config = config.transpose()?;
+    let file = match &arguments.report {
+        Some(path) => Some((path, eval::create(path, "--report")?)),
+        None => None,
+    };
     let gpu = device.open()?;
     let read = |path| BenchReport::read(path, gpu.caps());
     // Before measuring, which takes a while.
     let old = arguments.compare.as_deref().map(read).transpose()?;
-    let checked = arguments.report.is_some().then(|| checked(&gpu));
-    if let Some((path, checked)) = arguments.report.as_deref().zip(checked.as_ref()) {
-        // Before measuring, so that a path that cannot be written is an error at once.
-        write_atomically(path, checked.as_bytes())?;
-    }
+    let checked = file.is_some().then(|| checked(&gpu));
     let filter = arguments.name.as_deref().unwrap_or_default();
     let report = bench::run(&gpu, filter, config, hub(), &Terminal::new())?;
     let text = match old {
@@ -43,8 +43,9 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         None => report.text(),
     };
     write!(out::raw(), "{text}")?;
-    if let Some((path, checked)) = arguments.report.as_deref().zip(checked) {
-        write_atomically(path, format!("{checked}\n{}", report.text()).as_bytes())?;
+    if let Some(((path, mut file), checked)) = file.zip(checked) {
+        let written = write!(file, "{checked}\n{}", report.text()).and_then(|()| file.flush());
+        written.map_err(write_error(path))?;
         if !arguments.json {
             writeln!(out::shown(), "The report is in {}", path.display())?;
         }
