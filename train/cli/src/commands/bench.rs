@@ -1,17 +1,20 @@
 //! `lapwing bench`: the speed of this device.
 
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use anyhow::Result;
 use lapwing_lab::bench::{self, BenchReport};
 use lapwing_lab::doctor::{Finding, diagnose};
+use lapwing_model::write_atomically;
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
 use lapwing_train::base::source::ModelSource;
-use lapwing_train::record::write_error;
+use lapwing_train::record::{exists, write_error};
 
 use crate::args::{self, BenchArgs, DeviceArgs};
-use crate::commands::{doctor, eval};
+use crate::commands::doctor;
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
@@ -26,15 +29,13 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         anyhow::Ok(Config::load(&arguments.preset, &[model])?)
     });
     let config = config.transpose()?;
-    let file = match &arguments.report {
-        Some(path) => Some((path, eval::create(path, "--report")?)),
-        None => None,
-    };
+    let report_to = arguments.report.as_deref();
+    // Before measuring, which takes a while. Nothing stays if that fails or is interrupted.
+    report_to.map(check_new).transpose()?;
     let gpu = device.open()?;
     let read = |path| BenchReport::read(path, gpu.caps());
-    // Before measuring, which takes a while.
     let old = arguments.compare.as_deref().map(read).transpose()?;
-    let checked = file.is_some().then(|| checked(&gpu));
+    let checked = report_to.is_some().then(|| checked(&gpu));
     let filter = arguments.name.as_deref().unwrap_or_default();
     let report = bench::run(&gpu, filter, config, hub(), &Terminal::new())?;
     let text = match old {
@@ -43,14 +44,22 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         None => report.text(),
     };
     write!(out::raw(), "{text}")?;
-    if let Some(((path, mut file), checked)) = file.zip(checked) {
-        let written = write!(file, "{checked}\n{}", report.text()).and_then(|()| file.flush());
-        written.map_err(write_error(path))?;
+    if let Some((path, checked)) = report_to.zip(checked) {
+        write_atomically(path, format!("{checked}\n{}", report.text()).as_bytes())?;
         if !arguments.json {
             writeln!(out::shown(), "The report is in {}", path.display())?;
         }
     }
     Ok(())
+}
+
+/// Fails if the file exists or cannot be created.
+fn check_new(path: &Path) -> Result<()> {
+    File::create_new(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => exists(path, "--report"),
+        _ => write_error(path)(error),
+    })?;
+    Ok(fs::remove_file(path).map_err(write_error(path))?)
 }
 
 /// Returns the system, and what `lapwing doctor` prints for the built-in model.

@@ -59,11 +59,7 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(GameConfig::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
-    let mut file = arguments
-        .out
-        .as_deref()
-        .map(|path| create(path, "--out"))
-        .transpose()?;
+    let mut file = arguments.out.as_deref().map(create).transpose()?;
     let (model, mut all) = match arguments.player.player.is_none() && config.learner.has_language()
     {
         true => by_models(device, scenarios, &config, arguments)?,
@@ -136,10 +132,9 @@ pub fn report_head(game: &str, model: &str, config: &Config) -> Value {
     })
 }
 
-/// Creates the new file of an option, before anything is computed.
-pub fn create(path: &Path, option: &'static str) -> Result<BufWriter<File>> {
+fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => exists(path, option),
+        io::ErrorKind::AlreadyExists => exists(path, "--out"),
         _ => write_error(path)(error),
     })?;
     Ok(BufWriter::new(file))
