@@ -20,9 +20,11 @@ use lapwing_train::trainer::train;
 
 use crate::training::{config, seats, state};
 
-const SMALL: [&str; 6] = [
+const SMALL: [&str; 8] = [
     "train.weights=all",
     "train.lr=0.0003",
+    "train.sampling=aaw",
+    "train.entropy_band=[0.0, 100.0]",
     "train.group_size=8",
     "train.learn=4",
     "train.beta=0.5",

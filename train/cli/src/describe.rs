@@ -19,6 +19,9 @@ pub fn sampling(train: &TrainConfig) -> String {
         Sampling::Top => {
             format!("training on the {learn} of each {group} with the largest absolute advantage")
         }
+        Sampling::Variance => {
+            format!("training on the {learn} of each {group} whose returns vary most")
+        }
     }
 }
 

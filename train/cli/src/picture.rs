@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn drawn(records: &[Record], running: bool, width: usize) -> String {
-        let config = Config::load("frozen-lake", &[]).unwrap();
+        let config = Config::load("frozen-lake", &["train.steps=100".to_owned()]).unwrap();
         let picture = Picture {
             run: Path::new("runs/frozen-lake-1"),
             config: &config,
@@ -368,7 +368,7 @@ mod tests {
     fn states_are_described() {
         let all = records(100);
         let state = |records: &[Record], running, now| {
-            let config = Config::load("frozen-lake", &[]).unwrap();
+            let config = Config::load("frozen-lake", &["train.steps=100".to_owned()]).unwrap();
             let picture = Picture {
                 run: Path::new("my run"),
                 config: &config,

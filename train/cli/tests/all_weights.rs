@@ -14,7 +14,7 @@ const WHOLE: [&str; 14] = [
     "--set",
     "train.lr=0.0003",
     "--set",
-    "train.groups=1",
+    "train.groups=8",
     "--set",
     "train.group_size=6",
     "--set",
@@ -32,8 +32,8 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let would: Vec<&str> = dry.out.lines().rev().take(2).collect();
     let would = format!("{}\n{}", would[1], would[0].split("; on ").next().unwrap());
     assert_snapshot!(would, @"
-    would train 242,880 parameters, all of the model's
-    would train frozen-lake: 100 steps of 1 x 6 episodes, training on 3 of each 6, sampled by absolute advantage (AAW), with all weights of the model
+    would train 255,296 parameters, all of the model's
+    would train frozen-lake: 400 steps of 8 x 6 episodes, training on all of them, with all weights of the model
     ");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 
@@ -56,14 +56,12 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let (name, weights) = &kept[3];
     assert!(name.ends_with("model.safetensors"), "{name}");
     // Four bytes for each, and a header.
-    assert!((0..8192).contains(&(weights.len() - 4 * 242_880)));
+    assert!((0..8192).contains(&(weights.len() - 4 * 255_296)));
 
     // It is compared with the initial model.
     let examined = succeeds(home, &["eval", "run", "--json"]);
     assert!(
-        examined
-            .err
-            .starts_with("note: plays with run/best (step 2)\n"),
+        examined.err.starts_with("note: plays with run/best (step "),
         "{}",
         examined.err
     );
@@ -109,7 +107,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         json(home, &score)
     };
     assert_eq!(score(&["--model", "run"]), score(&["--model", "run/best"]));
-    assert_ne!(score(&["--model", "run"]), score(&[]));
+    assert_ne!(score(&["--model", "run/model"]), score(&[]));
     succeeds(
         home,
         &[

@@ -227,9 +227,9 @@ const COMMAND_LINE: &[Row] = &[
         &["merge", "--out", "merged"],
     ),
     row(
-        "a probability above 1",
+        "a width that heads of 16 do not divide",
         nothing,
-        &["pretrain", "--out", "base", "--skill", "2"],
+        &["pretrain", "--out", "base", "--width", "40"],
     ),
     row(
         "a seed too large for TOML, as an option",
@@ -383,12 +383,18 @@ const CONFIG: &[Row] = &[
     row(
         "more episodes to train on than in a group",
         nothing,
-        &["train", "--set", "train.learn=26"],
+        &[
+            "train",
+            "--set",
+            "train.sampling=aaw",
+            "--set",
+            "train.learn=26",
+        ],
     ),
     row(
         "groups smaller than the preset expects",
         nothing,
-        &["train", "snake-duel", "--set", "train.group_size=3"],
+        &["train", "frozen-lake-paper", "--set", "train.group_size=3"],
     ),
     row(
         "a measurement of small groups",

@@ -73,7 +73,7 @@ fn a_critic_is_trained_and_saved() {
 
     // With another method, settings of the critic have no effect, which is noted.
     let dry = succeeds(home, &[&["train", "--dry-run"], &settings[2..4]].concat());
-    let note = "critic.warmup (--set) has no effect with credit.method = \"episode\"";
+    let note = "critic.warmup (--set) has no effect with credit.method = \"gigpo\"";
     assert!(dry.err.contains(note), "{}", dry.err);
 }
 
@@ -315,10 +315,21 @@ fn a_config_is_shown_and_loads_again() {
     assert_eq!(values(&again.out), values(&shown.out));
 
     // Values that no run could use are shown, too.
-    let wrong = succeeds(home.path(), &["config", "--set", "train.learn=200"]);
-    assert_snapshot!(wrong.err, @"warning: key `train.learn`: found 200 (--set), wanted at most train.group_size, which is 25 (the preset frozen-lake); for example: --set train.learn=25");
+    let wrong = succeeds(
+        home.path(),
+        &[
+            "config",
+            "--set",
+            "train.group_size=200",
+            "--set",
+            "train.sampling=aaw",
+            "--set",
+            "train.learn=201",
+        ],
+    );
+    assert_snapshot!(wrong.err, @"warning: key `train.learn`: found 201 (--set), wanted at most train.group_size, which is 200 (--set); for example: --set train.learn=200");
     assert!(
-        wrong.out.contains("\nlearn = 200  # --set (default 25)\n"),
+        wrong.out.contains("\nlearn = 201  # --set (default 25)\n"),
         "{}",
         wrong.out
     );

@@ -38,7 +38,8 @@ lapwing_env::options! {
     /// lowered to a smaller `group_size`. No effect with `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
     /// How those are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the paper; `uniform`,
-    /// drawn with equal weights; `top`, those of the largest absolute advantages; `all`, every episode.
+    /// drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose returns vary most
+    /// (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
     /// AAW's weights are softmax(abs(advantage) / this). 1, since the paper names none. Only with `sampling = "aaw"`.
     aaw_temperature: f64 = 1.0, in Positive(f64::MAX);
@@ -86,6 +87,9 @@ lapwing_env::options! {
     /// Learning rate of AdamW. 1e-5: adapters need about ten times the rate of full training. The default is the same with
     /// `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its adapters.
     lr: f64 = 1e-5, in Real(0.0, f64::MAX);
+    /// The learning rate falls linearly over `steps` to this share of itself. 1: it does not fall. A run that is resumed with
+    /// more steps then falls more slowly.
+    lr_end: f64 = 1.0, in Real(0.0, 1.0);
     /// Steps in which the learning rate rises from 0. 0: Adam's bias correction suffices at this rate.
     warmup: usize = 0;
     /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
@@ -126,6 +130,8 @@ pub enum Sampling {
     All,
     /// Those of the largest absolute advantages.
     Top,
+    /// The subset whose returns have the largest variance (PODS, arXiv 2504.13818).
+    Variance,
 }
 
 impl TrainConfig {
@@ -136,6 +142,13 @@ impl TrainConfig {
             Ratio::Turn => self.turn_clip,
             Ratio::Episode => self.episode_clip,
         }
+    }
+
+    /// Returns the learning rate of a step, which counts from 0.
+    pub(crate) fn lr_at(&self, step: usize) -> f64 {
+        let warm = ((step + 1) as f64 / (self.warmup + 1) as f64).min(1.0);
+        let done = step.min(self.steps) as f64 / self.steps.max(1) as f64;
+        self.lr * warm * (1.0 - (1.0 - self.lr_end) * done)
     }
 
     /// Returns the optimiser's settings with this learning rate.

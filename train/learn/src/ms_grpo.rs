@@ -347,13 +347,10 @@ fn deviations(returns: &[Return]) -> Vec<f64> {
     returns.iter().map(|c| c.value - mean).collect()
 }
 
-/// The standard deviation of a sample (n - 1), given the deviations from its mean.
+/// The standard deviation of a sample (n - 1), given the deviations from its mean; 0 for one.
 fn standard_deviation(deviations: &[f64]) -> f64 {
-    if deviations.len() < 2 {
-        return 0.0;
-    }
     let squares: f64 = deviations.iter().map(|d| d.powi(2)).sum();
-    (squares / (deviations.len() as f64 - 1.0)).sqrt()
+    (squares / (deviations.len().max(2) as f64 - 1.0)).sqrt()
 }
 
 /// Selects the episodes of each group to train on. A group which `train.filter` leaves out has none, nor has one whose
@@ -368,23 +365,26 @@ pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
         group.selected.clear();
         if is_equal && group.entropy_weight != 0.0 || !is_equal && kept {
             let seed = seeds::derive(train.seed, "choose", &[step, number]);
-            group.selected = sample(train, &weights, &mut Stream::new(seed, "choose"));
+            let mut random = Stream::new(seed, "choose");
+            group.selected = sample(train, &weights, &returns(group), &mut random);
         }
     }
 }
 
-/// Selects `train.learn` episodes of a group. Returns their indices and importances.
-fn sample(train: &TrainConfig, advantages: &[f64], random: &mut Stream) -> Vec<(usize, f64)> {
+/// Selects `train.learn` episodes of a group by their advantages and returns. Returns their indices and importances.
+fn sample(
+    train: &TrainConfig,
+    advantages: &[f64],
+    returns: &[Return],
+    random: &mut Stream,
+) -> Vec<(usize, f64)> {
     let count = train.learn.min(advantages.len());
     let log_weights = match train.sampling {
         Sampling::Aaw => log_weights(advantages, train.aaw_temperature),
         Sampling::Uniform => vec![0.0; advantages.len()],
         Sampling::All => return (0..advantages.len()).map(|i| (i, 1.0)).collect(),
-        Sampling::Top => {
-            let mut order: Vec<usize> = (0..advantages.len()).collect();
-            order.sort_by(|a, b| advantages[*b].abs().total_cmp(&advantages[*a].abs()));
-            return order[..count].iter().map(|i| (*i, 1.0)).collect();
-        }
+        Sampling::Top => return spread::largest(advantages, count),
+        Sampling::Variance => return spread::extremes(returns, count),
     };
     let drawn = draw(&log_weights, count, random);
     let importance = match train.correction {
@@ -431,7 +431,7 @@ pub(crate) fn update(
     progress: &dyn Progress,
 ) -> Result<(Option<UpdateMetrics>, usize), LearnError> {
     let train = options.train;
-    let lr = train.lr * ((step + 1) as f64 / (train.warmup + 1) as f64).min(1.0);
+    let lr = train.lr_at(step);
     let (all, expected) = selected(groups, train.aggregation);
     let (mut updates, mut dropped) = (Vec::new(), 0);
     for pass in 0..train.passes {

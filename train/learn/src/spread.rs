@@ -1,4 +1,5 @@
-//! Two uses of the standard deviations of the groups' returns: a filter of groups, and an adaptive sampling temperature.
+//! Three uses of how far returns spread: a filter of groups, an adaptive sampling temperature, and the subset of a group that
+//! spreads most ([`extremes`]).
 //!
 //! **Filter** (RAGEN-2's "top-p"): a settled policy plays some scenes almost alike, and the remaining differences are mostly
 //! chance. [`filter`] keeps the groups with the widest returns.
@@ -12,6 +13,7 @@
 //!
 //! Log-probs are those of the tempered distribution, so each step stays on-policy.
 
+use crate::credit::Return;
 use lapwing_play::config::PolicyConfig;
 
 /// Returns whether each group is kept: those of the largest spreads, in falling order until their sum reaches `share` of
@@ -44,6 +46,30 @@ pub(crate) fn next_temperature(policy: &PolicyConfig, temperature: f64, spreads:
     let [lowest, highest] = policy.temperature_range;
     let pull = (1.0 - mean / policy.spread).clamp(-1.0, 1.0);
     (temperature * (policy.temperature_rate * pull).exp()).clamp(lowest, highest)
+}
+
+/// Returns the `count` episodes with the largest absolute advantages, each with the importance 1.
+pub(crate) fn largest(advantages: &[f64], count: usize) -> Vec<(usize, f64)> {
+    let mut order: Vec<usize> = (0..advantages.len()).collect();
+    order.sort_by(|a, b| advantages[*b].abs().total_cmp(&advantages[*a].abs()));
+    order[..count].iter().map(|i| (*i, 1.0)).collect()
+}
+
+/// Returns the `count` episodes whose returns have the largest variance, each with the importance 1. They are the k highest
+/// and `count - k` lowest for some k (PODS, arXiv 2504.13818), so all k are tried.
+pub(crate) fn extremes(returns: &[Return], count: usize) -> Vec<(usize, f64)> {
+    let mut order: Vec<usize> = (0..returns.len()).collect();
+    order.sort_by(|a, b| returns[*b].value.total_cmp(&returns[*a].value));
+    let subset = |k: usize| [&order[..k], &order[order.len() - (count - k)..]].concat();
+    let squares = |k: usize| {
+        let values = subset(k).into_iter().map(|i| returns[i].value);
+        let mean = values.clone().sum::<f64>() / count as f64;
+        values.map(|value| (value - mean).powi(2)).sum::<f64>()
+    };
+    let best = (0..=count).max_by(|a, b| squares(*a).total_cmp(&squares(*b)));
+    let mut chosen = subset(best.unwrap_or(0));
+    chosen.sort_unstable();
+    chosen.into_iter().map(|i| (i, 1.0)).collect()
 }
 
 #[cfg(test)]

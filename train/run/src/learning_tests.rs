@@ -87,8 +87,8 @@ fn the_memory_of_a_critic_is_planned() {
     let width = with_critic(&[]).learner.policy.model.config().width as u64;
     let numbers = 64 * width + 64 + 64 + 1 + width + 1;
     assert_eq!(with.optimiser - without.optimiser, 4 * 5 * numbers);
-    // 4 groups of 25, 20 turns and the state after; features, and the hidden layer four times.
-    let states = 100 * 21 * (width + 4 * 64);
+    // 16 groups of 8, 20 turns and the state after; features, and the hidden layer four times.
+    let states = 128 * 21 * (width + 4 * 64);
     assert_eq!(with.activations - without.activations, 4 * states);
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lapwing_env::Scenario;
+use lapwing_env::{GAMES, Scenario};
 use lapwing_model::{Adapter, Hub, KvArena};
 use lapwing_tensor::Gpu;
 
@@ -26,8 +26,6 @@ use lapwing_play::seeds;
 use lapwing_play::world::World;
 use lapwing_play::{Episode, Referee, Seat};
 
-/// The games whose texts the built-in model was trained on.
-const KNOWN_GAMES: [&str; 2] = ["frozen-lake", "snake"];
 /// Positions in the KV arena at first; it grows.
 const ARENA_ROWS: usize = 4096;
 
@@ -152,13 +150,13 @@ impl State {
             starts.extend(world.starts(config.eval.seed, count)?);
             let longest = world.prompts.check_replies(config.policy.max_new_tokens)?;
             let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
-            let is_known = KNOWN_GAMES.contains(&world.scenario.name());
+            let is_known = GAMES.iter().any(|game| game.name == world.scenario.name());
             let name = &world.name;
             let limit = match longest.filter(|_| is_fresh) {
                 Some((2.., reply)) => {
                     format!("replies with one token, and {name} needs replies such as {reply:?}")
                 }
-                Some(_) if !is_known => "has read only prompts of Frozen Lake and Snake".to_owned(),
+                Some(_) if !is_known => "has read only prompts of the built-in games".to_owned(),
                 _ => continue,
             };
             progress.note(&format!(

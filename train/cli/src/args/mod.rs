@@ -325,10 +325,10 @@ pub struct PretrainArgs {
     /// of which `lora` and `policy` are used [default: frozen-lake]
     #[arg(value_name = "PRESET|FILE.toml")]
     pub configs: Vec<String>,
-    /// Probability of a good move of the player that is imitated. Its other moves are random
-    #[arg(long, value_name = "P", conflicts_with = "from", allow_negative_numbers = true,
-        value_parser = number(|p: f64| (0.0..=1.0).contains(&p), "a number from 0 to 1"))]
-    pub skill: Option<f64>,
+    /// Width of the new model [default: 64]
+    #[arg(long, value_name = "N", conflicts_with = "from", allow_negative_numbers = true,
+        value_parser = number(|width: usize| (16..=1024).contains(&width) && width % 16 == 0, "a multiple of 16 from 16 to 1024"))]
+    pub width: Option<usize>,
     /// Train an adapter on the episodes of this file: one that `lapwing play --keep` wrote, or the episodes.jsonl of a run.
     /// May be repeated
     #[arg(long, value_name = "EPISODES.jsonl")]

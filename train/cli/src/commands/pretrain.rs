@@ -106,32 +106,39 @@ fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let default = PretrainOptions::default();
     let game = |config: &String| Ok(Config::load(config, &[])?.game);
     let games: Vec<_> = arguments.configs.iter().map(game).collect::<Result<_>>()?;
+    let (games, others) = match games.is_empty() {
+        true => (default.games, default.others),
+        false => (games, Vec::new()),
+    };
     let how = PretrainOptions {
-        games: match games.is_empty() {
-            true => default.games.clone(),
-            false => games,
-        },
-        skill: arguments.skill.unwrap_or(default.skill),
+        games,
+        others,
+        width: arguments.width.unwrap_or(default.width),
         steps: arguments
             .steps
             .map_or(default.steps, |steps| steps as usize),
         seed: arguments.seed,
-        ..default
     };
     if let Some(game) = how.games.iter().find(|game| game.name.is_external()) {
-        let problem = "it has no scripted player to imitate; --from FILE imitates episodes that `lapwing play --keep` wrote";
+        let problem = "a base model learns built-in games only; --from FILE imitates episodes that `lapwing play --keep` wrote";
         return Err(InputError::new(game.name.without_user(), problem).into());
     }
     let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     terminal.phase("pretraining", how.steps, "updates");
-    pretrain::pretrain(&gpu, &how, &arguments.out, |update| {
+    let reading = pretrain::pretrain(&gpu, &how, &arguments.out, |update| {
         terminal.done(update.step);
         let text = format!("loss {:.4} (minimum {:.4})", update.loss, update.floor);
         terminal.steps(update.step, how.steps, &text, &text);
     })?;
     drop(terminal);
-    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
+    let reading = reading
+        .iter()
+        .map(|(topic, chance)| format!("{topic} {chance:.2}"));
+    let reading = reading.collect::<Vec<_>>().join(", ");
+    let mut out = out::shown();
+    writeln!(out, "probability of the right answer, by topic: {reading}")?;
+    writeln!(out, "The model is in {}.", arguments.out.display())?;
     Ok(())
 }

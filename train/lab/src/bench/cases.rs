@@ -62,7 +62,7 @@ impl Case {
 /// The models whose shapes are measured: the built-in one, SmolLM2-135M, Qwen2.5-0.5B and Qwen2.5-3B.
 #[rustfmt::skip]
 pub(super) const MODELS: [(&str, ModelShape); 4] = [
-    ("built-in", ModelShape { vocab: 446, width: 64, layers: 4, heads: 4, kv_heads: 4, mlp_width: 192 }),
+    ("built-in", ModelShape { vocab: 640, width: 64, layers: 4, heads: 4, kv_heads: 4, mlp_width: 192 }),
     ("135M", ModelShape { vocab: 49_152, width: 576, layers: 30, heads: 9, kv_heads: 3, mlp_width: 1536 }),
     ("0.5B", ModelShape { vocab: 151_936, width: 896, layers: 24, heads: 14, kv_heads: 2, mlp_width: 4864 }),
     ("3B", ModelShape { vocab: 151_936, width: 2048, layers: 36, heads: 16, kv_heads: 2, mlp_width: 11_008 }),

@@ -1,49 +1,68 @@
-//! Trains a small base model from scratch: all weights learn to imitate a noisy scripted player.
+//! Trains a small base model from scratch: all weights learn to read the games, and none learns to play them.
 //!
-//! With probability `skill` the player makes one of the game's best moves, and otherwise a random move. The model
-//! learns the player's distribution over moves in every state of its episodes. It plays badly, which leaves room for
-//! reinforcement learning. Evaluation scenes are held out.
+//! The model answers questions about the states of random walks, and predicts what actions lead to (`lessons.rs`). Where a prompt asks for an action, all actions are equally likely. So the model reads its prompt, as a
+//! language model does, and plays like the random player. Evaluation scenes are held out.
 
+mod lessons;
 mod vocabulary;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use lapwing_env::Scenario;
 use lapwing_env::rng::Stream;
+use lapwing_env::{GAMES, Game, Scenario};
 use lapwing_learn::imitation::schedule;
 use lapwing_model::{
-    ChatTemplate, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
+    ChatTemplate, Message, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
     initial_weights,
 };
 use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
+use lapwing_play::AgentView;
 use lapwing_play::config::GameConfig;
-use lapwing_play::players::scripted::{EpisodeStreams, best_actions, word};
 use lapwing_play::prompt::Prompts;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::seeds;
-use lapwing_play::{ActionRequest, AgentView, PlayError, Player, Referee, Reply, Seat};
 use lapwing_train::Config;
 use lapwing_train::Error;
 use lapwing_train::record::{RecordError, directory, write_error};
 
+use lessons::{BoardState, Question, round};
+
 /// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
 const PEAK_LR: f64 = 3e-3;
+/// Lessons about the game of an update, and about its other game.
+const LESSONS: [usize; 2] = [160, 40];
+/// The most walks for these lessons. A game can have fewer states than they need.
+const WALKS: usize = 8;
+/// Share of the updates with the first game alone. A model that reads one board learns to read others much faster.
+const ALONE: f64 = 0.3;
+/// Rounds of a walk.
+const ROUNDS: usize = 12;
+/// Share of a walk's states that have lessons. Neighbouring states teach much the same.
+const ASKED: f64 = 0.5;
+/// Questions after the board, for each state.
+const QUESTIONS: usize = 6;
+/// Questions in the system message, the same for all states of a game in an update, which therefore share its tokens.
+const INSTRUCTIONS: usize = 2;
+/// Updates whose lessons test the model at the end.
+const TESTED: usize = 8;
+/// Share of a game's loss that belongs to prompts which ask for an action.
+const PLAY: f64 = 0.1;
 
 /// Settings of pretraining.
 #[derive(Debug, Clone)]
 pub struct PretrainOptions {
-    /// The games. Every update contains all of them, each with the same share of the loss.
+    /// The games: the first alone at first, then one in each update, in turn.
     pub games: Vec<GameConfig>,
-    /// Probability that the player makes one of the game's best moves.
-    pub skill: f64,
+    /// Games of which every other update contains one, at random.
+    pub others: Vec<GameConfig>,
+    /// Width of the model: a multiple of 16.
+    pub width: usize,
     /// Optimizer updates.
     pub steps: usize,
-    /// Scenes of each game per update.
-    pub scenes: usize,
     /// The seed of all random numbers.
     pub seed: u64,
 }
@@ -51,21 +70,40 @@ pub struct PretrainOptions {
 impl Default for PretrainOptions {
     /// The settings of the embedded base.
     fn default() -> PretrainOptions {
+        // The large lake twice: it has boards of many sizes.
         let presets = [
             "frozen-lake",
-            "frozen-lake-slippery",
             "frozen-lake-large",
             "snake",
+            "frozen-lake-slippery",
+            "frozen-lake-large",
+            "snake-standard",
         ];
         let game = |name| Config::load(name, &[]).expect("a preset").game;
         PretrainOptions {
             games: presets.map(game).to_vec(),
-            skill: 0.15,
-            steps: 1600,
-            scenes: 6,
+            others: every_game(),
+            width: 64,
+            steps: 4800,
             seed: 1,
         }
     }
+}
+
+/// Returns every built-in game, variant and probe.
+fn every_game() -> Vec<GameConfig> {
+    let game = |name: &str, probe: Option<&str>| GameConfig {
+        name: name.into(),
+        probe: probe.map(str::to_owned),
+        ..GameConfig::default()
+    };
+    let of = |kind: &lapwing_env::Kind| {
+        let plain = std::iter::once(game(kind.name, None));
+        let variants = kind.variants.iter().map(|it| game(it.name, None));
+        let probes = kind.probes.iter().map(|it| game(kind.name, Some(it.name)));
+        plain.chain(variants).chain(probes).collect::<Vec<_>>()
+    };
+    GAMES.iter().flat_map(of).collect()
 }
 
 /// The metrics of an update.
@@ -73,14 +111,17 @@ impl Default for PretrainOptions {
 pub struct PretrainUpdate {
     /// Updates done.
     pub step: usize,
-    /// Cross-entropy with the player's distribution, in nats per move.
+    /// Cross-entropy of the answers, in nats per answer.
     pub loss: f64,
-    /// The player's entropy on the same states: the lower bound of the loss.
+    /// The entropy of the actions where a prompt asks for one: a lower bound of the loss.
     pub floor: f64,
 }
 
+/// A topic of questions, and the mean probability of the right answer on walks that the model was not trained on.
+pub type Reading = (&'static str, f64);
+
 /// Trains a base model and writes it as a Hugging Face directory to `dir`, which must be new or empty. Calls `progress`
-/// after every 20th update.
+/// after every 20th update. Returns how well the model reads, by topic.
 ///
 /// # Errors
 /// If a game is unknown, the device fails, or the directory is not empty or cannot be written.
@@ -89,8 +130,12 @@ pub fn pretrain(
     how: &PretrainOptions,
     dir: &Path,
     progress: impl FnMut(PretrainUpdate),
-) -> Result<(), Error> {
-    let games = how.games.iter().map(GameConfig::scenario);
+) -> Result<Vec<Reading>, Error> {
+    let games = how
+        .games
+        .iter()
+        .chain(&how.others)
+        .map(GameConfig::scenario);
     let games: Vec<Box<dyn Scenario>> = games.collect::<Result<_, _>>()?;
     directory::check_free(dir)?;
     let is_new = !dir.exists();
@@ -104,10 +149,10 @@ pub fn pretrain(
 
 /// Calls `make` with a temporary directory inside `dir`, and moves its files to `dir` on success. A failure leaves
 /// `dir` unchanged. An unwritable directory is found before training.
-fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+fn write_aside<T>(dir: &Path, make: impl FnOnce(&Path) -> Result<T, Error>) -> Result<T, Error> {
     fs::create_dir_all(dir).map_err(write_error(dir))?;
     let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
-    make(aside.path())?;
+    let made = make(aside.path())?;
     for entry in fs::read_dir(aside.path()).map_err(write_error(dir))? {
         let entry = entry.map_err(write_error(dir))?;
         let file = dir.join(entry.file_name());
@@ -117,7 +162,7 @@ fn write_aside(dir: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Res
         }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
     }
-    Ok(())
+    Ok(made)
 }
 
 fn make(
@@ -126,15 +171,16 @@ fn make(
     games: &[Box<dyn Scenario>],
     dir: &Path,
     mut progress: impl FnMut(PretrainUpdate),
-) -> Result<(), Error> {
+) -> Result<Vec<Reading>, Error> {
     let (vocab, end) = vocabulary::write(dir, games)?;
+    let heads = how.width / 16;
     let mut config = ModelConfig::qwen2(ModelShape {
         vocab,
-        width: 64,
+        width: how.width,
         layers: 4,
-        heads: 4,
-        kv_heads: 4,
-        mlp_width: 192,
+        heads,
+        kv_heads: heads,
+        mlp_width: 3 * how.width,
     });
     config.eos = vec![end];
     let tokenizer = Tokenizer::load(dir, &config)?;
@@ -148,7 +194,8 @@ fn make(
     let model = Model::over(gpu, config, &parameters);
 
     for step in 0..how.steps {
-        let (loss, floor) = loss(&model, how, step, &mut games, end)?;
+        let lessons = lessons(how, step, &mut games)?;
+        let (loss, floor) = loss(&model, &lessons, end);
         parameters.accumulate(&loss.backward());
         parameters.step(AdamW {
             lr: PEAK_LR * schedule(step, how.steps),
@@ -166,38 +213,61 @@ fn make(
             });
         }
     }
-    Ok(model.save(dir, WeightFormat::F16)?)
+    model.save(dir, WeightFormat::F16)?;
+    let model = model.without_gradients();
+    let mut sums: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
+    for step in how.steps..how.steps + TESTED {
+        let lessons = lessons(how, step, &mut games)?;
+        for (topic, chance) in chances(&model, &lessons, end)? {
+            let (sum, count) = sums.entry(topic).or_default();
+            *sum += chance;
+            *count += 1.0;
+        }
+    }
+    let mean = |(topic, (sum, count))| (topic, sum / count);
+    Ok(sums.into_iter().map(mean).collect())
+}
+
+/// A prompt, its equally likely answers, and its share of the loss.
+struct Lesson {
+    topic: &'static str,
+    prompt: Arc<[u32]>,
+    answers: Vec<Vec<u32>>,
+    share: f64,
+}
+
+/// The topic of prompts that ask for an action.
+const ACTION: &str = "action";
+
+/// Draws the lessons of an update.
+fn lessons(
+    how: &PretrainOptions,
+    step: usize,
+    games: &mut [PretrainGame<'_>],
+) -> Result<Vec<Lesson>, Error> {
+    let main = how.games.len();
+    let mut random = Stream::new(seeds::derive(how.seed, "other", &[step]), "pretraining");
+    let is_alone = step < (how.steps as f64 * ALONE) as usize;
+    let mut chosen = vec![(if is_alone { 0 } else { step % main }, LESSONS[0])];
+    if !how.others.is_empty() && !is_alone && random.chance(0.5) {
+        chosen.push((main + random.below(how.others.len()), LESSONS[1]));
+    }
+    let mut lessons = Vec::new();
+    for (number, count) in &chosen {
+        for mut lesson in games[*number].lessons(how.seed, step, *count)? {
+            lesson.share /= chosen.len() as f64;
+            lessons.push(lesson);
+        }
+    }
+    Ok(lessons)
 }
 
 /// A game whose prompts ask for single-word replies.
 struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
     scenes: Scenes,
-    actions: Vec<u32>,
+    actions: Vec<Vec<u32>>,
     prompts: Prompts,
-}
-
-/// Makes a best move with probability `skill`, and records its distribution in each state.
-struct NoisyPlayer {
-    skill: f64,
-    chances: EpisodeStreams,
-    turns: Vec<Vec<RecordedTurn>>,
-}
-
-/// The observation, the probability of each move, and the move.
-type RecordedTurn = (String, Vec<f64>, usize);
-
-impl Player for NoisyPlayer {
-    fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
-        let mut replies = Vec::with_capacity(asks.len());
-        for ask in asks {
-            let moves = distribution(&best_actions(ask)?, ask.actions.len(), self.skill);
-            let chosen = pick(&moves, self.chances.of(ask, "player"));
-            replies.push(word(ask, chosen));
-            self.turns[ask.episode].push((ask.seen.observation.to_owned(), moves, chosen));
-        }
-        Ok(replies)
-    }
 }
 
 impl PretrainGame<'_> {
@@ -207,116 +277,190 @@ impl PretrainGame<'_> {
         template: &Arc<ChatTemplate>,
     ) -> Result<PretrainGame<'a>, Error> {
         let prompts = vocabulary::word_prompts(scenario)?;
-        let token = |word: &String| Ok(tokenizer.encode(word)?[0]);
-        let actions = scenario.actions().iter().map(token);
+        let actions = scenario.actions().iter().map(|it| tokenizer.encode(it));
         Ok(PretrainGame {
             scenario,
             scenes: Scenes::of(scenario)?,
-            actions: actions.collect::<Result<_, Error>>()?,
+            actions: actions.collect::<Result<_, _>>()?,
             prompts: Prompts::new(prompts, tokenizer.clone(), template.clone()),
         })
     }
 
-    /// Returns the scenes of an update, without evaluation scenes.
-    fn seats(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Seat>, Error> {
-        let seat = |number| {
-            let seed = seeds::derive(how.seed, "pretraining", &[step, number]);
-            let draw = |attempt| seeds::derive(seed, "scene", &[attempt]);
-            let scene = self.scenes.training(self.scenario, draw)?;
-            Ok(Seat {
-                scene,
-                luck: seed,
-                reply: seed,
-            })
-        };
-        (0..how.scenes).map(seat).collect()
+    /// Returns about this many lessons about the states of random walks. Their shares add up to 1.
+    fn lessons(&mut self, seed: u64, step: usize, count: usize) -> Result<Vec<Lesson>, Error> {
+        let mut lessons = Vec::new();
+        let mut seen = HashSet::new();
+        let mut instructions = Vec::new();
+        for walk in 0..WALKS {
+            let seed = seeds::derive(seed, "walk", &[step, walk]);
+            let mut random = Stream::new(seed, "pretraining");
+            let mut game = self.scenario.start(self.scene(seed)?, seed)?;
+            for round in 0..ROUNDS {
+                if lessons.len() >= count {
+                    break;
+                }
+                let state = BoardState::new(&*game, self.scenario)?;
+                if instructions.is_empty() {
+                    let draw = |_| state.question(&mut random);
+                    instructions = (0..INSTRUCTIONS).map(draw).collect();
+                }
+                if random.chance(ASKED) && seen.insert(state.observation.clone()) {
+                    lessons.push(self.action(&state.observation)?);
+                    let luck = seeds::derive(seed, "outcome", &[round]);
+                    for question in &instructions {
+                        lessons.extend(self.lesson(&state, question, false, luck)?);
+                    }
+                    for _ in 0..QUESTIONS {
+                        let question = state.question(&mut random);
+                        lessons.extend(self.lesson(&state, &question, true, luck)?);
+                    }
+                }
+                let Some(actions) = self.survived(&*game, &mut random)? else {
+                    break;
+                };
+                game.play(&actions)?;
+            }
+        }
+        let is_action = |lesson: &Lesson| lesson.topic == ACTION;
+        let actions = lessons.iter().filter(|it| is_action(it)).count();
+        let questions = lessons.len() - actions;
+        for lesson in &mut lessons {
+            lesson.share = match is_action(lesson) {
+                true => PLAY / actions as f64,
+                false => (1.0 - PLAY) / questions as f64,
+            };
+        }
+        Ok(lessons)
     }
 
-    /// Plays the episodes of an update.
-    fn play(&self, how: &PretrainOptions, step: usize) -> Result<Vec<Vec<RecordedTurn>>, Error> {
-        let seats = self.seats(how, step)?;
-        let mut player = NoisyPlayer {
-            skill: how.skill,
-            chances: EpisodeStreams::default(),
-            turns: vec![Vec::new(); seats.len() * self.scenario.agents()],
+    /// Returns a training scene.
+    fn scene(&self, seed: u64) -> Result<u64, Error> {
+        let draw = |attempt| seeds::derive(seed, "scene", &[attempt]);
+        Ok(self.scenes.training(self.scenario, draw)?)
+    }
+
+    /// Returns the lesson that any action may follow this observation.
+    fn action(&mut self, observation: &str) -> Result<Lesson, Error> {
+        Ok(Lesson {
+            topic: ACTION,
+            prompt: self.prompts.ids(&AgentView::first(observation))?,
+            answers: self.actions.clone(),
+            share: 0.0,
+        })
+    }
+
+    /// Returns the lesson of a question that stands after the board or else in the system message.
+    fn lesson(
+        &self,
+        state: &BoardState<'_>,
+        question: &Question,
+        is_after: bool,
+        luck: u64,
+    ) -> Result<Option<Lesson>, Error> {
+        let Some(answer) = state.answer(question, luck)? else {
+            return Ok(None);
         };
-        let referee = Referee::of(self.scenario, 0.0);
-        referee.play(self.scenario, &seats, &mut [&mut player], &mut |_| ())?;
-        Ok(player.turns)
+        let (rules, seen) = (self.scenario.rules(), &state.observation);
+        let asked = state.ask(question);
+        let (system, user) = match is_after {
+            true => ("Answer the question.", format!("{seen}\n{asked}")),
+            false => (&*asked, seen.clone()),
+        };
+        let system = Message::new("system", format!("{rules}\n{system}"));
+        let messages = [system, Message::new("user", user)];
+        let prompt = self.prompts.template().render(&messages, true)?;
+        let tokenizer = self.prompts.tokenizer();
+        Ok(Some(Lesson {
+            topic: question.topic(),
+            prompt: tokenizer.encode(&prompt)?.into(),
+            answers: vec![tokenizer.encode(&answer)?],
+            share: 0.0,
+        }))
+    }
+
+    /// Draws the actions of a round that does not end the first agent's episode, so that a walk gets far. `None` if every
+    /// action of this agent may end it.
+    fn survived(
+        &self,
+        game: &dyn Game,
+        random: &mut Stream,
+    ) -> Result<Option<Vec<Option<usize>>>, Error> {
+        let mut order: Vec<usize> = (0..self.actions.len()).collect();
+        random.shuffle(&mut order);
+        for action in order {
+            let actions = round(self.scenario, action, random);
+            let Some(mut tried) = game.fork(random.below(1 << 30) as u64) else {
+                return Ok(Some(actions));
+            };
+            if !tried.play(&actions)?[0].over {
+                return Ok(Some(actions));
+            }
+        }
+        Ok(None)
     }
 }
 
-/// Plays some episodes. Returns the model's cross-entropy with the player's distribution in their states, and the player's
-/// entropy.
-fn loss(
-    model: &Model,
-    how: &PretrainOptions,
-    step: usize,
-    games: &mut [PretrainGame<'_>],
-    end: u32,
-) -> Result<(Tensor, f64), Error> {
+/// The log-probs of all answers, token by token.
+struct Scored {
+    log_probs: Tensor,
+    /// for each token: its lesson, and its share of the loss
+    tokens: Vec<(usize, f32)>,
+}
+
+/// Computes the log-probs of the tokens of all answers, each with the token that ends it.
+fn score(model: &Model, lessons: &[Lesson], end: u32) -> Scored {
     let mut tree = TokenTree::new();
-    let mut states = Vec::new();
-    for (number, game) in games.iter_mut().enumerate() {
-        for turns in game.play(how, step)? {
-            let mut seen = HashSet::new();
-            for (observation, moves, chosen) in turns {
-                if !seen.insert(observation.clone()) {
-                    continue;
-                }
-                // The reply is the word and the end token; the end token is not an input of the model.
-                let prompt = game.prompts.ids(&AgentView::first(&observation))?;
-                let replied = tree.insert(&[&prompt[..], &[game.actions[chosen]]].concat());
-                states.push((number, replied, prompt.len(), moves));
-            }
-        }
+    // The end token is a target, not an input of the model.
+    let mut whole = |prompt: &[u32], answer: &[u32]| tree.insert(&[prompt, answer].concat());
+    let mut nodes = Vec::new();
+    for lesson in lessons {
+        let answers = lesson.answers.iter();
+        nodes.extend(answers.map(|answer| whole(&lesson.prompt, answer)));
     }
     let packed = tree.pack();
-    let mut counts = vec![0; games.len()];
-    states.iter().for_each(|(number, ..)| counts[*number] += 1);
-    // Each target with its row and its share of the loss.
-    let (mut rows, mut targets, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-    let mut floor = 0.0;
-    for (number, replied, prompt, moves) in states {
-        let share = 1.0 / (games.len() * counts[number]) as f32;
-        let path = packed.path(replied);
-        for (action, chance) in games[number].actions.iter().zip(&moves) {
-            rows.push(path[prompt - 1]);
-            targets.push(*action);
-            shares.push(share * *chance as f32);
-            // 0 ln 0 = 0.
-            if *chance > 0.0 {
-                floor -= f64::from(share) * chance * chance.ln();
-            }
+    let (mut rows, mut targets, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+    let mut nodes = nodes.into_iter();
+    for (number, lesson) in lessons.iter().enumerate() {
+        let share = lesson.share / lesson.answers.len() as f64;
+        for answer in &lesson.answers {
+            let path = packed.path(nodes.next().expect("one for each answer"));
+            rows.extend(&path[lesson.prompt.len() - 1..]);
+            targets.extend(answer.iter().chain([&end]));
+            tokens.resize(targets.len(), (number, share as f32));
         }
-        rows.push(path[prompt]);
-        targets.push(end);
-        shares.push(share);
     }
     let gpu = model.gpu();
     let hidden = model.forward(&Tokens::new(gpu, &packed), None);
     let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &targets));
     let scored = hidden.log_probs(&model.head(None), &rows, &targets, 1.0);
-    let shares = Tensor::from_slice(gpu, &shares, &[shares.len()]);
-    Ok((scored.log_probs.mul(&shares).sum().neg(), floor))
-}
-
-/// Returns the noisy player's probability of each move.
-fn distribution(best: &[usize], actions: usize, skill: f64) -> Vec<f64> {
-    let mut moves = vec![(1.0 - skill) / actions as f64; actions];
-    for action in best {
-        moves[*action] += skill / best.len() as f64;
+    Scored {
+        log_probs: scored.log_probs,
+        tokens,
     }
-    moves
 }
 
-fn pick(probabilities: &[f64], random: &mut Stream) -> usize {
-    let mut left = random.unit();
-    let found = probabilities.iter().position(|share| {
-        left -= share;
-        left < 0.0
-    });
-    found.unwrap_or(probabilities.len() - 1)
+/// Returns the model's cross-entropy with the answers, and its lower bound: the entropy of equally likely answers.
+fn loss(model: &Model, lessons: &[Lesson], end: u32) -> (Tensor, f64) {
+    let scored = score(model, lessons, end);
+    let shares: Vec<f32> = scored.tokens.iter().map(|(_, share)| *share).collect();
+    let shares = Tensor::from_slice(model.gpu(), &shares, &[shares.len()]);
+    let entropy = |lesson: &Lesson| lesson.share * (lesson.answers.len() as f64).ln();
+    let floor = lessons.iter().map(entropy).sum();
+    (scored.log_probs.mul(&shares).sum().neg(), floor)
+}
+
+/// Returns the probability of the right answer to each question, with its topic.
+fn chances(model: &Model, lessons: &[Lesson], end: u32) -> Result<Vec<Reading>, Error> {
+    let scored = score(model, lessons, end);
+    let mut sums = vec![0.0; lessons.len()];
+    for ((lesson, _), log_prob) in scored.tokens.iter().zip(scored.log_probs.to_vec()?) {
+        sums[*lesson] += f64::from(log_prob);
+    }
+    let questions = lessons
+        .iter()
+        .zip(&sums)
+        .filter(|(it, _)| it.topic != ACTION);
+    Ok(questions.map(|(it, sum)| (it.topic, sum.exp())).collect())
 }
 
 #[cfg(test)]
@@ -329,7 +473,7 @@ mod tests {
         let dir = home.path().join("base");
         let fails = |aside: &Path| {
             fs::write(aside.join("config.json"), "half").unwrap();
-            Err(Error::Vocabulary("no words".to_owned()))
+            Err::<(), _>(Error::Vocabulary("no words".to_owned()))
         };
         write_aside(&dir, fails).unwrap_err();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
@@ -352,6 +496,24 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.join("config.json")).unwrap(), "new");
     }
 
+    /// No text says which action is good: all have the same share of the loss.
+    #[test]
+    fn all_actions_are_equally_likely() {
+        let how = PretrainOptions::default();
+        let files = lapwing_train::base::files::Files::open(None).unwrap();
+        let tokenizer = files.tokenizer().unwrap();
+        let template = files.template().unwrap().into();
+        let scenario = how.games[0].scenario().unwrap();
+        let mut game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
+        let lessons = game.lessons(1, 0, 40).unwrap();
+        let asked = lessons.iter().filter(|it| it.topic == ACTION);
+        let asked: Vec<&Lesson> = asked.collect();
+        assert!(!asked.is_empty() && asked.iter().all(|it| it.answers == game.actions));
+        let share = |some: &mut dyn Iterator<Item = &Lesson>| some.map(|it| it.share).sum::<f64>();
+        assert!((share(&mut asked.into_iter()) - PLAY).abs() < 1e-9);
+        assert!((share(&mut lessons.iter()) - 1.0).abs() < 1e-9);
+    }
+
     /// Evaluation scenes are held out from the base, too.
     #[test]
     fn the_evaluations_scenes_are_not_pretrained_on() {
@@ -362,25 +524,13 @@ mod tests {
             let (tokenizer, template) =
                 (files.tokenizer().unwrap(), files.template().unwrap().into());
             let game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
-            let key = |seat: &Seat| scenario.start(seat.scene, 0).unwrap().key(0).unwrap();
+            let key = |scene| scenario.start(scene, 0).unwrap().key(0).unwrap();
             let evaluated = game.scenes.evaluation(&*scenario, 1, 200).unwrap();
-            let evaluated: HashSet<String> = evaluated.iter().map(key).collect();
-            for step in 0..100 {
-                let seats = game.seats(&how, step).unwrap();
-                assert!(
-                    seats.iter().all(|seat| !evaluated.contains(&key(seat))),
-                    "{}",
-                    scenario.name()
-                );
+            let evaluated: HashSet<String> = evaluated.iter().map(|seat| key(seat.scene)).collect();
+            for step in 0..400 {
+                let scene = game.scene(step).unwrap();
+                assert!(!evaluated.contains(&key(scene)), "{}", scenario.name());
             }
         }
-    }
-
-    #[test]
-    fn the_noisy_player_has_a_chance_for_every_move() {
-        assert_eq!(distribution(&[1, 2], 4, 1.0), [0.0, 0.5, 0.5, 0.0]);
-        assert_eq!(distribution(&[3], 4, 0.5), [0.125, 0.125, 0.125, 0.625]);
-        let mut chance = Stream::new(1, "player");
-        assert!((0..100).all(|_| pick(&[0.0, 0.0, 1.0, 0.0], &mut chance) == 2));
     }
 }

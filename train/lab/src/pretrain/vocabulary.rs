@@ -4,17 +4,19 @@
 use std::path::Path;
 
 use lapwing_env::Scenario;
+use lapwing_env::rng::Stream;
 use serde_json::json;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer, TokenizerBuilder};
 
-use lapwing_play::SettingError;
 use lapwing_play::config::PolicyConfig;
 use lapwing_play::{AgentView, PromptWriter, ReplyForm};
 use lapwing_train::Error;
 use lapwing_train::record::write_error;
+
+use super::lessons::BoardState;
 
 const END: &str = "<|end|>";
 const SPECIAL: [&str; 4] = [END, "<|system|>", "<|user|>", "<|assistant|>"];
@@ -23,18 +25,18 @@ const TEMPLATE: &str = "{% for message in messages %}<|{{ message.role }}|>{{ me
      {% if add_generation_prompt %}<|assistant|>{% endif %}";
 /// The 256 bytes, the special tokens, and merges for the words of the games.
 const VOCABULARY: usize = 640;
-
-/// Games whose texts are in every vocabulary. A change here changes the embedded base.
-const ALWAYS: [&str; 2] = ["frozen-lake", "snake"];
+/// Scenes of each game whose texts the tokenizer is trained on.
+const SCENES: u64 = 16;
 
 /// Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`. Returns the number
 /// of tokens and the id of the end token.
-/// Fails if the directory cannot be written, or an action of these games takes more than one token.
+/// Fails if the directory cannot be written, or a word that is an action of these games takes more than one token.
 pub(crate) fn write(dir: &Path, games: &[Box<dyn Scenario>]) -> Result<(usize, u32), Error> {
     std::fs::create_dir_all(dir).map_err(write_error(dir))?;
     let texts = texts(games)?;
     let tokenizer = train(texts).map_err(failed)?;
-    for action in games.iter().flat_map(|game| game.actions()) {
+    let actions = games.iter().flat_map(|game| game.actions());
+    for action in actions.filter(|action| !action.contains(' ')) {
         let encoded = tokenizer.encode(action.as_str(), false);
         let count = encoded.map_err(failed)?.len();
         if count != 1 {
@@ -81,15 +83,17 @@ fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
         texts.extend(vec![messages[0].content.clone(); 4]);
         let actions = game.actions().iter();
         texts.extend(actions.flat_map(|action| vec![action.clone(); 64]));
-        for seed in 0..64 {
-            texts.push(game.start(seed, seed)?.observe(0)?);
+        let mut random = Stream::new(0, "vocabulary");
+        for seed in 0..SCENES {
+            let start = game.start(seed, seed)?;
+            let state = BoardState::new(&*start, &**game)?;
+            for _ in 0..SCENES {
+                let question = state.question(&mut random);
+                texts.push(state.ask(&question));
+                texts.extend(state.answer(&question, seed)?);
+            }
+            texts.push(state.observation);
         }
-    }
-    for name in ALWAYS {
-        let kind = lapwing_env::find(name).map_err(SettingError::from)?;
-        let other = (kind.configure)(&json!({})).map_err(SettingError::from)?;
-        texts.push(other.rules());
-        texts.push(other.start(0, 0)?.observe(0)?);
     }
     Ok(texts)
 }

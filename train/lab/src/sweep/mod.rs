@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn settings_grids_and_seeds_are_runs() {
         let text = "base = \"frozen-lake\"\nseeds = 2\nset.train.steps = 5\n\
-                    [settings.aaw]\n[settings.even]\ntrain.sampling = \"uniform\"\n\
+                    [settings.all]\n[settings.even]\ntrain.sampling = \"uniform\"\n\
                     [settings.mine]\nbase = \"mine.toml\"\n[grid]\n\"train.lr\" = [1e-4, 0.5]\n";
         let sweep = load(text).unwrap();
         assert_eq!(sweep.name, "trial");
@@ -380,8 +380,8 @@ mod tests {
             .collect();
         assert_eq!(sweep.runs.len(), 12);
         assert_snapshot!(found.join("\n"), @"
-        aaw_lr-0.0001: Aaw 0.0001
-        aaw_lr-0.5: Aaw 0.5
+        all_lr-0.0001: All 0.0001
+        all_lr-0.5: All 0.5
         even_lr-0.0001: Uniform 0.0001
         even_lr-0.5: Uniform 0.5
         mine_lr-0.0001: Aaw 0.0001

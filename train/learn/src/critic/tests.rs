@@ -82,7 +82,7 @@ fn values_are_those_of_the_last_token_of_each_prompt() {
     let critic = learner.critic.as_ref().unwrap();
     let worth = values(critic, &whole).unwrap();
     // Bit-identical for every batch size. Equal prompts are computed once.
-    let parts = states(&mut learner, &groups, 300);
+    let parts = states(&mut learner, &groups, 100);
     let critic = learner.critic.as_ref().unwrap();
     assert_eq!(worth, values(critic, &parts).unwrap());
     assert!(whole.tokens_computed < parts.tokens_computed);
@@ -147,7 +147,7 @@ fn a_truncated_game_is_valued_by_its_next_prompt() {
         luck: i,
         reply: i,
     };
-    let seats: Vec<Seat> = (0..12).map(seat).collect();
+    let seats: Vec<Seat> = (0..40).map(seat).collect();
     let mut play = |turns: usize| {
         let (scenario, referee, mut player) = learner.seated(&settings.policy, 0, 1.0);
         let referee = lapwing_play::Referee {

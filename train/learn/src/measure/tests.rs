@@ -100,7 +100,7 @@ proptest! {
 fn measuring_changes_nothing() {
     let changes = [
         "train.groups=4",
-        "train.group_size=16",
+        "train.group_size=40",
         "train.sampling=all",
     ];
     let settings = TestSettings::load("frozen-lake", &changes);

@@ -79,6 +79,7 @@ fn the_critic_learns_the_returns() {
     let mut run = run(&[
         "critic.warmup=30",
         "train.groups=4",
+        "train.group_size=40",
         "critic.lr=0.003",
         "credit.lambda=1",
         "game.options.map=[\"SFF\", \"FFH\", \"HFG\"]",

@@ -187,17 +187,26 @@ proptest! {
     }
 }
 
+/// Selects among episodes whose returns are their advantages.
+fn sampled(train: &TrainConfig, advantages: &[f64], random: &mut Stream) -> Vec<(usize, f64)> {
+    let returns = advantages.iter().map(|value| Return {
+        value: *value,
+        error: 0.0,
+    });
+    sample(train, advantages, &returns.collect::<Vec<_>>(), random)
+}
+
 proptest! {
     #[test]
     fn every_sampling_selects_distinct_episodes(
         advantages in proptest::collection::vec(-3.0f64..3.0, 1..40), learn in 1usize..50, seed: u64,
         temperature in -4.0f64..2.0,
     ) {
-        for sampling in [Sampling::All, Sampling::Top, Sampling::Uniform, Sampling::Aaw] {
+        for sampling in [Sampling::All, Sampling::Top, Sampling::Variance, Sampling::Uniform, Sampling::Aaw] {
             for correction in [false, true] {
                 let aaw_temperature = 10f64.powf(temperature);
                 let train = TrainConfig { learn, sampling, correction, aaw_temperature, ..TrainConfig::default() };
-                let mut chosen = sample(&train, &advantages, &mut Stream::new(seed, "choose"));
+                let mut chosen = sampled(&train, &advantages, &mut Stream::new(seed, "choose"));
                 let wanted = if sampling == Sampling::All { advantages.len() } else { learn.min(advantages.len()) };
                 prop_assert!(chosen.iter().all(|(i, w)| *i < advantages.len() && w.is_finite() && *w > 0.0));
                 // Only neighbours are compared.
@@ -222,7 +231,7 @@ fn very_small_weights_still_count() {
     };
     let mut thirds = [0; 5];
     for seed in 0..3000 {
-        let chosen = sample(&train, &advantages, &mut Stream::new(seed, "choose"));
+        let chosen = sampled(&train, &advantages, &mut Stream::new(seed, "choose"));
         let places: Vec<usize> = chosen.iter().map(|(i, _)| *i).collect();
         assert!(places.contains(&1) && places.contains(&2), "{places:?}");
         for (i, importance) in chosen {
@@ -238,18 +247,66 @@ fn very_small_weights_still_count() {
 }
 
 #[test]
+fn the_learning_rate_rises_and_falls() {
+    let train = TrainConfig {
+        lr: 1.0,
+        lr_end: 0.2,
+        warmup: 1,
+        steps: 4,
+        ..TrainConfig::default()
+    };
+    // Past the last step it stays.
+    for (step, wanted) in [(0, 0.5), (1, 0.8), (2, 0.6), (3, 0.4), (9, 0.2)] {
+        let lr = train.lr_at(step);
+        assert!((lr - wanted).abs() < 1e-12, "{lr} in step {step}");
+    }
+}
+
+#[test]
 fn top_takes_the_largest_absolute_advantages() {
     let train = TrainConfig {
         learn: 2,
         sampling: Sampling::Top,
         ..TrainConfig::default()
     };
-    let chosen = sample(
+    let chosen = sampled(
         &train,
         &[0.5, -2.0, 1.0, -0.1],
         &mut Stream::new(0, "choose"),
     );
     assert_eq!(chosen.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Compared with all subsets.
+#[test]
+fn the_variance_of_the_selected_returns_is_the_largest() {
+    let mut random = Stream::new(1, "returns");
+    for _ in 0..200 {
+        let values: Vec<f64> = (0..7).map(|_| random.below(5) as f64).collect();
+        let learn = 1 + random.below(7);
+        let train = TrainConfig {
+            learn,
+            sampling: Sampling::Variance,
+            ..TrainConfig::default()
+        };
+        let spread = |places: &[usize]| {
+            let mean = places.iter().map(|i| values[*i]).sum::<f64>() / places.len() as f64;
+            let squares = places.iter().map(|i| (values[*i] - mean).powi(2));
+            squares.sum::<f64>()
+        };
+        let chosen = sampled(&train, &values, &mut random);
+        let chosen: Vec<usize> = chosen.into_iter().map(|(i, _)| i).collect();
+        let subsets = (0u32..1 << 7).filter(|set| set.count_ones() as usize == learn);
+        let best = subsets.map(|set| {
+            let places: Vec<usize> = (0..7).filter(|i| set >> i & 1 == 1).collect();
+            spread(&places)
+        });
+        let best = best.fold(0.0, f64::max);
+        assert!(
+            (spread(&chosen) - best).abs() < 1e-9,
+            "{values:?}: {chosen:?}"
+        );
+    }
 }
 
 /// A draw with equal weights needs no correction.
@@ -261,7 +318,7 @@ fn a_uniform_draw_has_importance_one() {
         correction: true,
         ..TrainConfig::default()
     };
-    for (_, importance) in sample(
+    for (_, importance) in sampled(
         &train,
         &[0.5, -2.0, 1.0, -0.1, 0.0],
         &mut Stream::new(4, "choose"),

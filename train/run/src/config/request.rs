@@ -32,7 +32,6 @@ pub static PRESETS: &[Preset] = presets![
     "frozen-lake"
     "frozen-lake-slippery"
     "frozen-lake-large"
-    "frozen-lake-curriculum"
     "snake"
     "frozen-lake-paper"
     "snake-paper"
