@@ -557,9 +557,9 @@ fn twenty_steps() -> &'static [String] {
 }
 
 /// The main method learns: success on held-out scenes rises by far more than chance allows (its standard error is at
-/// most 0.05 each time; seed 1 rises by 0.21). With the former built-in model it did not with the advantage negated, with the adapter's
-/// gradient dropped, or with the first row of the packed tree in the place of each; we tried all three. It does with
-/// rows that are off by one, because these contain the state, too; but then no ratio is 1 where it must be.
+/// most 0.05 each time; seed 1 rises by 0.21). It does not with the advantage negated. With the former built-in model it did not
+/// with the adapter's gradient dropped, or with the first row of the packed tree in the place of each, either. It did with
+/// rows that were off by one, because these contain the state, too; but then no ratio is 1 where it must be.
 #[test]
 fn a_trained_policy_is_worth_more_than_chance() {
     let evaluation = |line: &String| match serde_json::from_str(line).unwrap() {
