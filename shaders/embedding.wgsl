@@ -1,13 +1,13 @@
 // tensor/src/ops/embedding.rs: rows of a table by id. The gradient is in rows.wgsl.
 
 const GROUP: u32 = 64u;
-/// The format of the table. 0: f32. 1: f16. 2: bf16.
+/// The format of the table, as in matmul_shared.wgsl.
 const FORMAT: u32 = 0u;
 
 struct Params {
     /// Elements of the result, and of one of its rows.
     count: u32, cols: u32,
-    /// Distance of two stored rows of the table, in elements.
+    /// Distance of two stored rows of the table, in elements; in 16 bytes if it is quantised.
     step: u32,
     /// The rows of the table in this buffer.
     first: u32, rows: u32,
@@ -22,7 +22,16 @@ var<immediate> params: Params;
 /// (T, cols)
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-fn number(i: u32) -> f32 {
+fn word_at(i: u32) -> u32 {
+    return table[i];
+}
+
+fn number(row: u32, column: u32) -> f32 {
+    let start = row * params.step;
+    if FORMAT >= 3u {
+        return quantised_four(start, column / 4u * 4u)[column % 4u];
+    }
+    let i = start + column;
     if FORMAT == 0u {
         return bitcast<f32>(table[i]);
     }
@@ -42,6 +51,6 @@ fn gather(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index)
     let row = ids[i / params.cols] - params.first;
     // Wraps around for rows before those of this buffer.
     if row < params.rows {
-        y[i] = number(row * params.step + i % params.cols);
+        y[i] = number(row, i % params.cols);
     }
 }

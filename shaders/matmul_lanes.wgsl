@@ -151,7 +151,7 @@ fn bitcast_rows(a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) -> mat4x
     return mat4x4(bitcast<vec4<f32>>(a), bitcast<vec4<f32>>(b), bitcast<vec4<f32>>(c), bitcast<vec4<f32>>(d));
 }
 
-/// Two blocks of `right` that follow each other along k. In 16 bits they are one load for each column.
+/// Two blocks of `right` that follow each other along k. In 16 bits they are one load for each column, in 4 bits two of words.
 struct Pair {
     first: mat4x4<f32>,
     second: mat4x4<f32>,
@@ -163,6 +163,16 @@ fn right_pair(start: vec4<u32>, k: u32) -> Pair {
         return Pair(
             transpose(bitcast_rows(right[i.x], right[i.y], right[i.z], right[i.w])),
             transpose(bitcast_rows(right[i.x + 1u], right[i.y + 1u], right[i.z + 1u], right[i.w + 1u])),
+        );
+    }
+    if FORMAT >= 3u {
+        let a = quantised_eight(start.x, k);
+        let b = quantised_eight(start.y, k);
+        let c = quantised_eight(start.z, k);
+        let d = quantised_eight(start.w, k);
+        return Pair(
+            transpose(mat4x4(a[0], b[0], c[0], d[0])),
+            transpose(mat4x4(a[1], b[1], c[1], d[1])),
         );
     }
     let i = (start + k) / 8u;

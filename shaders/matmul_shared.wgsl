@@ -2,7 +2,7 @@
 
 /// 0: left (m, k), right (n, k) transposed. 1: left (m, k), right (k, n). 2: left (k, m) transposed, right (k, n).
 const LAYOUT: u32 = 0u;
-/// The format of `right`. 0: f32. 1: f16. 2: bf16.
+/// The format of `right`. 0: f32. 1: f16. 2: bf16. 3: 4 bits. 4: 8 bits. 5: 8 bits with shorter groups.
 const FORMAT: u32 = 0u;
 /// 1 if all rows of left and right start at a multiple of four numbers.
 const WIDE: u32 = 1u;
@@ -16,7 +16,7 @@ const GATED: u32 = 0u;
 struct Params {
     /// y is (m, n). The low-rank term has the layout of the main term and sums over `rank`, which is 0 if there is none.
     m: u32, n: u32, k: u32, rank: u32,
-    /// Distance of two stored rows, in numbers.
+    /// Distance of two stored rows, in numbers; of a quantised matrix in 16 bytes, as its offset.
     left_step: u32, right_step: u32, up_step: u32, y_step: u32,
     /// Offset of the first number.
     left_at: u32, right_at: u32, up_at: u32, y_at: u32,
@@ -164,9 +164,16 @@ fn store_gated(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
+fn word_at(i: u32) -> u32 {
+    return right[i / 4u][i % 4u];
+}
+
 /// Four numbers of a row of `right` that starts at `start`, from `at`; beyond the end any finite number, since `left` is 0
 /// there or the result is not written.
 fn right_four(start: u32, at: u32, end: u32) -> vec4<f32> {
+    if FORMAT >= 3u {
+        return quantised_four(start, at);
+    }
     let first = start + at;
     if FORMAT != 0u {
         let half = first / 4u % 2u * 2u;

@@ -1,6 +1,6 @@
 //! Decoder language models with LoRA adapters, on lapwing-tensor.
 //!
-//! A [`Model`] is read from a Hugging Face directory ([`ModelDirectory`]) or trained from new weights ([`initial_weights`]).
+//! A [`Model`] is read from a Hugging Face directory or a GGUF file ([`ModelDirectory`]) or trained from new weights ([`initial_weights`]).
 //! An [`Adapter`] holds the weights that post-training changes. Training batches are packed trees of tokens ([`TokenTree`]),
 //! and the cache for sampling is a trie ([`KvArena`]): equal prefixes are computed once. [`Tokenizer`] and [`ChatTemplate`]
 //! convert text; the rest of this crate handles token ids only. [`Hub`] downloads models by name. No file in this crate
@@ -29,7 +29,7 @@ pub use decoder::{
 };
 pub use error::ModelError;
 pub use files::{
-    CompanionFiles, LoadReport, ModelDirectory, Precision, open_regular, read_file, read_text,
+    CompanionFiles, LoadReport, ModelDirectory, Precision, is_gguf, open_regular, read_file, read_text,
     remove_temporary, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};

@@ -43,6 +43,6 @@ pub use gpu::{Caps, Counts, Gpu, GpuError, GpuOptions};
 pub use indices::Indices;
 pub use ops::{
     AdamW, LinearLayer, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters,
-    Rotations, Unrotated, Visibility, Weight, WeightFormat, rl,
+    Rotations, Unrotated, Visibility, Weight, WeightFormat, WeightRows, rl,
 };
 pub use tensor::{Gradients, Tensor, recomputed};

@@ -11,7 +11,8 @@ use super::site::LoraSite;
 use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::weight_files::{self, INDEX, StoredTensor, WeightFiles};
+use crate::files::gguf::is_gguf;
+use crate::files::weight_files::{self, INDEX, SINGLE, StoredTensor, WeightFiles};
 use crate::{ModelDirectory, ModelError, StoredAdapter};
 
 /// A tensor that the adapter changes: its low-rank term, and the name of the tensor that the term is added to.
@@ -26,7 +27,8 @@ struct MergedTensor<'a> {
 
 impl ModelDirectory {
     /// Writes this model with an adapter of [`ModelDirectory::adapter`] merged into it, to a directory that must be new or empty.
-    /// The types and files are those of the original, and other files are copied. Sums are computed in f32 and rounded once. If
+    /// The types and files are those of the original, and other files are copied. A GGUF file becomes a Hugging Face directory,
+    /// in f16 if it is quantised. Sums are computed in f32 and rounded once. If
     /// the adapter changes a head that is tied to the embedding, the head is written as a tensor of its own. `progress`
     /// receives the number of tensors written so far and the total.
     ///
@@ -52,7 +54,11 @@ impl ModelDirectory {
         }
         let (config, weights) = (self.config(), &self.weights);
         let merged = self.merged(adapter);
-        let rest = self.beside_the_weights()?;
+        let is_gguf = is_gguf(self.dir());
+        let rest = match is_gguf {
+            true => Vec::new(),
+            false => self.beside_the_weights()?,
+        };
         let untied = config.tied && merged.iter().any(|m| m.name == HEAD);
         let new_head = untied && !weights.contains(HEAD);
         let parent = disk::parent(out);
@@ -64,7 +70,10 @@ impl ModelDirectory {
                 if new_head && names.contains(&EMBEDDING) {
                     names.push(HEAD);
                 }
-                let name = file.file_name().expect("a weight file has a name");
+                let name = match is_gguf {
+                    true => SINGLE.as_ref(),
+                    false => file.file_name().expect("a weight file has a name"),
+                };
                 write_file(&new.join(name), weights, &names, &merged, &mut || {
                     done += 1;
                     progress(done, total);
@@ -73,6 +82,14 @@ impl ModelDirectory {
             for path in &rest {
                 let copy = new.join(path.file_name().expect("an entry has a name"));
                 fs::copy(path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
+            }
+            if is_gguf {
+                let config = config.to_json("float16");
+                let config = serde_json::to_string_pretty(&config).expect("plain values");
+                disk::write_atomically(&new.join("config.json"), config.as_bytes())?;
+                for (name, bytes) in self.companions()?.files {
+                    disk::write_atomically(&new.join(name), &bytes)?;
+                }
             }
             if untied {
                 declare_untied(new, weights, new_head)?;
@@ -117,9 +134,10 @@ fn write_file(
     header.insert("__metadata__".into(), json!({"format": "pt"}));
     let mut end = 0;
     for &name in names {
-        let StoredTensor { dtype, shape, .. } =
-            weights.stored(base(name).map_or(name, |m| &m.base))?;
-        let start = end;
+        let StoredTensor {
+            encoding, shape, ..
+        } = weights.stored(base(name).map_or(name, |m| &m.base))?;
+        let (start, dtype) = (end, encoding.dtype());
         end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         header.insert(
             name.to_owned(),
@@ -156,7 +174,10 @@ fn write_merged(
     let &MergedTensor {
         a, b, rank, scale, ..
     } = merged;
-    let StoredTensor { dtype, shape, .. } = weights.stored(&merged.base)?;
+    let StoredTensor {
+        encoding, shape, ..
+    } = weights.stored(&merged.base)?;
+    let dtype = encoding.dtype();
     let &[rows, cols] = &shape[..] else {
         unreachable!("a checked linear layer is a matrix")
     };
@@ -172,7 +193,7 @@ fn write_merged(
                 }
             }
         }
-        let bytes = weight_files::from_f32(&values, *dtype).ok_or_else(|| {
+        let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)
         })?;
@@ -202,8 +223,11 @@ fn declare_untied(new: &Path, weights: &WeightFiles, new_head: bool) -> Result<(
                 map.insert(HEAD.to_owned(), file);
             }
             let stored = weights.stored(EMBEDDING);
-            let StoredTensor { dtype, shape, .. } = stored.expect("the embedding was checked");
-            let head = shape.iter().product::<usize>() as u64 * dtype.bitsize() as u64 / 8;
+            let StoredTensor {
+                encoding, shape, ..
+            } = stored.expect("the embedding was checked");
+            let bits = encoding.dtype().bitsize() as u64;
+            let head = shape.iter().product::<usize>() as u64 * bits / 8;
             let metadata = index.get_mut("metadata");
             if let Some(size) = metadata.and_then(|m| m.get_mut("total_size"))
                 && let Some(before) = size.as_u64()

@@ -1,17 +1,19 @@
-//! The files beside the weights of a model directory, which are copied with them.
+//! The files beside the weights of a model directory, which are copied with them. Those of a GGUF file are made from its
+//! metadata.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
 use super::disk::read_file;
+use super::gguf::is_gguf;
 use super::weight_files::INDEX;
 use crate::{ModelDirectory, ModelError};
 
 /// The tokenizer, template, licence and other files beside a model's config and weights, in memory: the directory of a model
 /// that is trained may be gone by the time it is saved.
 pub struct CompanionFiles {
-    pub(super) files: Vec<(OsString, Vec<u8>)>,
+    pub(crate) files: Vec<(OsString, Vec<u8>)>,
 }
 
 impl ModelDirectory {
@@ -21,6 +23,12 @@ impl ModelDirectory {
     /// A file cannot be read, is too large, or is a link out of the directory.
     pub fn companions(&self) -> Result<CompanionFiles, ModelError> {
         let mut files = Vec::new();
+        if is_gguf(self.dir()) {
+            for name in ["tokenizer.json", "tokenizer_config.json"] {
+                files.push((name.into(), self.text_file(name)?.into_bytes()));
+            }
+            return Ok(CompanionFiles { files });
+        }
         for path in self.beside_the_weights()? {
             // A saved model has its own config and no index.
             if path.ends_with("config.json") || path.ends_with(INDEX) {

@@ -10,10 +10,10 @@ use crate::{ModelConfig, ModelError, ModelFamily, Rope};
 
 // Far more than any published model has. Larger values are refused before anything is allocated; the shapes in the weight files
 // are compared, too.
-const MOST_TOKENS: usize = 1 << 22;
-const MOST_WIDTH: usize = 1 << 17;
-const MOST_LAYERS: usize = 1 << 10;
-const MOST_POSITIONS: usize = 1 << 28;
+pub(super) const MOST_TOKENS: usize = 1 << 22;
+pub(super) const MOST_WIDTH: usize = 1 << 17;
+pub(super) const MOST_LAYERS: usize = 1 << 10;
+pub(super) const MOST_POSITIONS: usize = 1 << 28;
 
 impl ModelConfig {
     /// Reads `config.json` and, where present, `generation_config.json`.
@@ -162,15 +162,18 @@ fn read_head_size(
             return Err(fields.wrong("num_attention_heads", problem));
         }
     };
-    // The limits of the attention kernel.
-    if size % 4 != 0 || size > 256 || heads * size > MOST_WIDTH {
-        let wanted = format!("a multiple of 4 up to 256, heads at most {MOST_WIDTH} wide together");
-        return Err(fields.wrong(
-            "head_dim",
-            format!("{heads} heads of {size}; supported: {wanted}"),
-        ));
-    }
+    check_head_size(size, heads).map_err(|problem| fields.wrong("head_dim", problem))?;
     Ok(size)
+}
+
+/// Returns an error unless the attention kernel can process such heads.
+pub(super) fn check_head_size(size: usize, heads: usize) -> Result<(), String> {
+    if size.is_multiple_of(4) && (4..=256).contains(&size) && heads * size <= MOST_WIDTH {
+        return Ok(());
+    }
+    Err(format!(
+        "{heads} heads of {size}; supported: a multiple of 4 up to 256, heads at most {MOST_WIDTH} wide together"
+    ))
 }
 
 /// Refuses features without which the model would compute other numbers.

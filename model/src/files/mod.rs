@@ -1,10 +1,11 @@
-//! Files in Hugging Face's formats. Input is untrusted: lengths, names, shapes and values are checked before anything is
+//! Files in Hugging Face's formats and in llama.cpp's. Input is untrusted: lengths, names, shapes and values are checked before anything is
 //! allocated. Output is written to a temporary name and renamed.
 
 mod companion_files;
 mod config_json;
 pub(crate) mod disk;
 pub(crate) mod fields;
+pub(crate) mod gguf;
 mod model_directory;
 mod precision;
 mod rope_json;
@@ -15,5 +16,6 @@ pub use companion_files::CompanionFiles;
 pub use disk::{
     open_regular, read_file, read_text, remove_temporary, write_atomically, write_file,
 };
+pub use gguf::is_gguf;
 pub use model_directory::ModelDirectory;
 pub use precision::{LoadReport, Precision};

@@ -1,18 +1,21 @@
-//! A model directory in Hugging Face's format, and loading it to the device.
+//! A model in a Hugging Face directory or a GGUF file, and loading it to the device.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Gpu, Matrix, Parameters, Tensor, Weight, WeightFormat};
+use lapwing_tensor::{Gpu, Matrix, Parameters, Tensor, Weight, WeightFormat, WeightRows};
 use safetensors::Dtype;
 
-use super::weight_files::WeightFiles;
+use super::disk;
+use super::gguf::{self, Gguf, is_gguf};
+use super::weight_files::{Encoding, WeightFiles};
 use crate::decoder::{EMBEDDING, HEAD};
 use crate::decoder::{WeightSource, assemble, count_numbers};
+use crate::text::gguf_text;
 use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
 
-/// A model directory whose config and weight headers are read and agree. No value is read and nothing is on a device yet.
+/// A model directory or a GGUF file whose config and weight headers are read and agree. No value is read and nothing is on a
+/// device yet.
 pub struct ModelDirectory {
     dir: PathBuf,
     config: ModelConfig,
@@ -20,13 +23,20 @@ pub struct ModelDirectory {
 }
 
 impl ModelDirectory {
-    /// Reads `config.json`, `generation_config.json` and the headers of the weight files.
+    /// Reads `config.json`, `generation_config.json` and the headers of the weight files; or the header of a file with the
+    /// extension `gguf`.
     ///
     /// # Errors
     /// A file is missing, damaged or not supported; the error names file and field or tensor.
     pub fn open(dir: &Path) -> Result<ModelDirectory, ModelError> {
-        let mut config = ModelConfig::read(dir)?;
-        let weights = WeightFiles::open(dir)?;
+        let (mut config, weights) = if is_gguf(dir) {
+            let gguf = Gguf::open(dir)?;
+            let config = gguf::read_config(&gguf)?;
+            let weights = WeightFiles::of_gguf(gguf, &config);
+            (config, weights)
+        } else {
+            (ModelConfig::read(dir)?, WeightFiles::open(dir)?)
+        };
         // As in transformers 5, a head with values of its own is not tied, whatever the config says.
         if config.tied && weights.contains(HEAD) {
             config.tied = weights.are_same(EMBEDDING, HEAD);
@@ -42,9 +52,27 @@ impl ModelDirectory {
         })
     }
 
-    /// Returns the directory.
+    /// Returns the directory or the GGUF file.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Returns `tokenizer.json`, `tokenizer_config.json` or another small file of the directory. Those of a GGUF file are made
+    /// from its metadata.
+    ///
+    /// # Errors
+    /// The file does not exist or cannot be read.
+    pub fn text_file(&self, name: &str) -> Result<String, ModelError> {
+        const MAX_FILE: u64 = 256 << 20;
+        match name {
+            _ if !is_gguf(&self.dir) => disk::read_text(&self.dir.join(name), MAX_FILE),
+            "tokenizer.json" => gguf_text::tokenizer_json(&self.dir),
+            "tokenizer_config.json" => {
+                let config = gguf_text::tokenizer_config(&self.dir)?;
+                Ok(serde_json::to_string_pretty(&config).expect("plain values"))
+            }
+            _ => Err(ModelError::file(&self.dir, format!("has no {name}"))),
+        }
     }
 
     /// Returns the configuration.
@@ -140,16 +168,22 @@ impl ModelDirectory {
 
     /// Returns the format of a matrix on the device, if its values allow it.
     fn format(&self, name: &str, precision: Precision) -> WeightFormat {
-        match (precision, self.dtype(name)) {
+        let encoding = self.encoding(name);
+        if let Encoding::Gguf(format) = encoding
+            && format.device_format().group().is_some()
+        {
+            return format.device_format();
+        }
+        match (precision, encoding.dtype()) {
             (_, Dtype::F32 | Dtype::F64) => WeightFormat::F32,
             (Precision::Stored, Dtype::BF16) => WeightFormat::Bf16,
             (Precision::Auto | Precision::Stored, _) => WeightFormat::F16,
         }
     }
 
-    fn dtype(&self, name: &str) -> Dtype {
+    fn encoding(&self, name: &str) -> Encoding {
         let stored = self.weights.stored(name);
-        stored.expect("every tensor was checked").dtype
+        stored.expect("every tensor was checked").encoding
     }
 }
 
@@ -195,22 +229,31 @@ impl StreamedWeights<'_> {
         format: WeightFormat,
     ) -> Result<Option<Weight>, ModelError> {
         let weights = &self.checkpoint.weights;
-        let may_be_small = self.checkpoint.dtype(name) == Dtype::BF16
+        let may_be_small = self.checkpoint.encoding(name).dtype() == Dtype::BF16
             && format == WeightFormat::F16
             && self.precision == Precision::Auto;
         let (mut damage, mut is_small) = (None, false);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
-            let zeros = vec![0.0; block.len() * cols];
+            let zeros = |rows: usize| WeightRows::Values(vec![0.0; rows * cols].into());
             // The upload cannot fail with an error of a file, so after one it receives zeros and is discarded.
             if damage.is_some() || is_small {
-                return Cow::Owned(zeros);
+                return zeros(block.len());
             }
-            let values = weights.read_rows(name, block).unwrap_or_else(|error| {
-                damage = Some(error);
-                zeros
-            });
-            is_small = may_be_small && values.chunks_exact(cols).any(is_too_small_for_f16);
-            Cow::Owned(values)
+            let read = match weights.read_quants(name, block.clone()) {
+                Ok(Some((quants, scales))) => return WeightRows::Quants(quants, scales),
+                Ok(None) => weights.read_rows(name, block.clone()),
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(values) => {
+                    is_small = may_be_small && values.chunks_exact(cols).any(is_too_small_for_f16);
+                    WeightRows::Values(values.into())
+                }
+                Err(error) => {
+                    damage = Some(error);
+                    zeros(block.len())
+                }
+            }
         });
         match (damage, uploaded) {
             (Some(error), _) => Err(error),

@@ -16,8 +16,8 @@ pub enum Precision {
 pub struct LoadReport {
     /// Numbers in the model.
     pub parameters: u64,
-    /// Matrices in f32, in f16 and in bf16.
-    pub matrices: [usize; 3],
+    /// Matrices in each [`WeightFormat`](lapwing_tensor::WeightFormat), in its order.
+    pub matrices: [usize; 6],
     /// Names of matrices that are in bf16 because their values are too large or too small for f16.
     pub out_of_f16_range: Vec<String>,
     /// Names of tensors in the files that the architecture does not have.

@@ -27,6 +27,7 @@ impl Model {
             WeightFormat::F32 => (Dtype::F32, "float32"),
             WeightFormat::F16 => (Dtype::F16, "float16"),
             WeightFormat::Bf16 => (Dtype::BF16, "bfloat16"),
+            other => panic!("save: {other:?} is no type of safetensors"),
         };
         let path = dir.join("model.safetensors");
         let bytes = weight_files::serialize(&self.tensors()?, dtype).map_err(|tensor| {

@@ -1,5 +1,5 @@
-//! Weight files in the safetensors format: one file, or several with an index. They are memory-mapped and read tensor by
-//! tensor.
+//! Weight files: one or several (with an index) in the safetensors format, or one in the GGUF format. They are memory-mapped
+//! and read tensor by tensor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::disk;
 use super::fields::read_object;
-use crate::ModelError;
+use super::gguf::{self, Gguf, GgufFormat, is_gguf};
+use crate::{ModelConfig, ModelError};
 
 /// The tensors of a model or an adapter on disk.
 pub(crate) struct WeightFiles {
@@ -27,9 +28,30 @@ pub(crate) struct WeightFiles {
 
 pub(crate) struct StoredTensor {
     file: usize,
-    pub(crate) dtype: Dtype,
+    pub(crate) encoding: Encoding,
     pub(crate) shape: Vec<usize>,
     bytes: Range<usize>,
+    /// The size of a head if the two numbers of a rotation are stored next to each other, not in the halves of a head.
+    interleaved: Option<usize>,
+}
+
+/// How the values of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Encoding {
+    Safetensors(Dtype),
+    Gguf(GgufFormat),
+}
+
+impl Encoding {
+    /// Returns the type of the values in a safetensors file.
+    pub(crate) fn dtype(self) -> Dtype {
+        match self {
+            Encoding::Safetensors(dtype) => dtype,
+            Encoding::Gguf(GgufFormat::F32) => Dtype::F32,
+            Encoding::Gguf(GgufFormat::BF16) => Dtype::BF16,
+            Encoding::Gguf(_) => Dtype::F16,
+        }
+    }
 }
 
 pub(crate) const SINGLE: &str = "model.safetensors";
@@ -95,6 +117,26 @@ impl WeightFiles {
         Ok(weights)
     }
 
+    /// Takes the tensors of a GGUF model under the names of a config.
+    pub(crate) fn of_gguf(gguf: Gguf, config: &ModelConfig) -> WeightFiles {
+        let mut weights = WeightFiles::new(&gguf.path);
+        let mut rest = gguf.tensors;
+        for (name, _) in config.tensors() {
+            if let Some(tensor) = rest.remove(&gguf::tensor_name(&name)) {
+                let stored = StoredTensor {
+                    file: 0,
+                    encoding: Encoding::Gguf(tensor.format),
+                    shape: tensor.shape,
+                    bytes: tensor.bytes,
+                    interleaved: gguf::head_permutation(config, &name),
+                };
+                weights.tensors.insert(name, stored);
+            }
+        }
+        weights.files.push((gguf.path, gguf.map));
+        weights
+    }
+
     pub(crate) fn open_file(path: &Path) -> Result<WeightFiles, ModelError> {
         let mut weights = WeightFiles::new(path);
         weights.tensors = weights.add_file(path)?;
@@ -131,9 +173,10 @@ impl WeightFiles {
             let (start, end) = info.data_offsets;
             let stored = StoredTensor {
                 file: self.files.len(),
-                dtype: info.dtype,
+                encoding: Encoding::Safetensors(info.dtype),
                 shape: info.shape.clone(),
                 bytes: 8 + header + start..8 + header + end,
+                interleaved: None,
             };
             (name, stored)
         });
@@ -180,10 +223,10 @@ impl WeightFiles {
             return false;
         };
         let all = |stored: &StoredTensor| self.bytes(stored, &(0..stored.row_count()));
-        (a.dtype, &a.shape, all(a)) == (b.dtype, &b.shape, all(b))
+        (a.encoding, &a.shape, all(a)) == (b.encoding, &b.shape, all(b))
     }
 
-    /// Passes the bytes of a tensor to `write`, and checks that floats are finite.
+    /// Passes the bytes of a tensor in a safetensors file to `write`, and checks that floats are finite.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -197,8 +240,15 @@ impl WeightFiles {
         let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
         for first in (0..rows).step_by(at_once) {
             let block = first..rows.min(first + at_once);
-            write(self.bytes(stored, &block))?;
-            self.read_rows(name, block)?;
+            let values = self.read_rows(name, block.clone())?;
+            match stored.encoding {
+                Encoding::Safetensors(_) => write(self.bytes(stored, &block))?,
+                encoding => {
+                    let bytes = from_f32(&values, encoding.dtype());
+                    let problem = "holds values that f16 cannot";
+                    write(&bytes.ok_or_else(|| self.wrong(name, problem))?)?;
+                }
+            }
         }
         Ok(())
     }
@@ -206,7 +256,15 @@ impl WeightFiles {
     pub(crate) fn stored(&self, name: &str) -> Result<&StoredTensor, ModelError> {
         self.tensors
             .get(name)
-            .ok_or_else(|| ModelError::tensor(&self.path, name, "missing"))
+            .ok_or_else(|| self.wrong(name, "missing"))
+    }
+
+    /// Returns an error about a tensor, with its name in the file.
+    fn wrong(&self, name: &str, problem: impl std::fmt::Display) -> ModelError {
+        match is_gguf(&self.path) {
+            true => ModelError::tensor(&self.path, &gguf::tensor_name(name), problem),
+            false => ModelError::tensor(self.path_of(name), name, problem),
+        }
     }
 
     fn bytes(&self, stored: &StoredTensor, rows: &Range<usize>) -> &[u8] {
@@ -216,14 +274,15 @@ impl WeightFiles {
     /// Returns an error unless the tensor exists, has this shape and holds floats.
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), ModelError> {
         let stored = self.stored(name)?;
-        let wrong = |problem: String| Err(ModelError::tensor(self.path_of(name), name, problem));
+        let wrong = |problem: String| Err(self.wrong(name, problem));
         if stored.shape != shape {
             return wrong(format!("the shape is {:?}, wanted {shape:?}", stored.shape));
         }
-        match stored.dtype {
+        match stored.encoding {
             _ if stored.is_float() => Ok(()),
             other => wrong(format!(
-                "stored as {other:?}; supported are F16, BF16, F32 and F64"
+                "stored as {:?}; supported are F16, BF16, F32 and F64",
+                other.dtype()
             )),
         }
     }
@@ -239,14 +298,19 @@ impl WeightFiles {
     pub(crate) fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
         let stored = self.stored(name)?;
         let per_row: usize = stored.shape.iter().skip(1).product();
-        let values = to_f32(self.bytes(stored, &rows), stored.dtype);
-        #[cfg(unix)]
-        {
-            let (map, bytes) = (&self.files[stored.file].1, stored.rows(&rows));
-            let advice = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the file is only read, so released pages are read from it again.
-            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        let mut values = Vec::with_capacity(rows.len() * per_row);
+        for piece in stored.pieces(rows.clone()) {
+            let bytes = self.bytes(stored, &piece);
+            let read = match stored.encoding {
+                Encoding::Safetensors(dtype) => to_f32(bytes, dtype),
+                Encoding::Gguf(format) => format.to_f32(bytes),
+            };
+            match values.is_empty() {
+                true => values = read,
+                false => values.extend(read),
+            }
         }
+        self.release(stored, &rows);
         // A loop without an early exit is several times as fast.
         let largest = values
             .iter()
@@ -258,16 +322,67 @@ impl WeightFiles {
         let at = at.expect("the largest is not finite");
         let (row, value) = (rows.start + at / per_row.max(1), values[at]);
         let problem = format!("holds {value} in row {row}; the checkpoint is damaged");
-        Err(ModelError::tensor(self.path_of(name), name, problem))
+        Err(self.wrong(name, problem))
+    }
+
+    /// Reads some rows of a tensor in the encoding of its file: quants, and scale and minimum of each group. `None` if the
+    /// tensor is not quantised.
+    pub(crate) fn read_quants(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+    ) -> Result<Option<(Vec<u8>, Vec<[f32; 2]>)>, ModelError> {
+        let stored = self.stored(name)?;
+        let Encoding::Gguf(format) = stored.encoding else {
+            return Ok(None);
+        };
+        if format.device_format().group().is_none() {
+            return Ok(None);
+        }
+        let (mut quants, mut scales) = (Vec::new(), Vec::new());
+        for piece in stored.pieces(rows.clone()) {
+            let read = format.decode(self.bytes(stored, &piece));
+            quants.extend(read.0);
+            scales.extend(read.1);
+        }
+        self.release(stored, &rows);
+        if scales.iter().flatten().all(|x| x.is_finite()) {
+            return Ok(Some((quants, scales)));
+        }
+        let problem = format!("holds a scale that is not a number in rows {rows:?}; the file is damaged");
+        Err(self.wrong(name, problem))
+    }
+
+    /// Returns the memory of the file's pages to the system.
+    fn release(&self, stored: &StoredTensor, rows: &Range<usize>) {
+        #[cfg(unix)]
+        {
+            let (map, bytes) = (&self.files[stored.file].1, stored.rows(rows));
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the file is only read, so released pages are read from it again.
+            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        }
     }
 }
 
 impl StoredTensor {
     fn is_float(&self) -> bool {
         matches!(
-            self.dtype,
+            self.encoding.dtype(),
             Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64
         )
+    }
+
+    /// Returns the rows as they lie in the file, for consecutive rows of the tensor.
+    fn pieces(&self, rows: Range<usize>) -> Vec<Range<usize>> {
+        let Some(head) = self.interleaved else {
+            return vec![rows];
+        };
+        let place = |row: usize| {
+            let (first, row) = (row / head * head, row % head);
+            first + row % (head / 2) * 2 + row / (head / 2)
+        };
+        rows.map(|row| place(row)..place(row) + 1).collect()
     }
 
     fn row_count(&self) -> usize {
@@ -280,8 +395,7 @@ impl StoredTensor {
         if self.bytes.is_empty() {
             return self.bytes.clone();
         }
-        let sizes = self.shape.iter().skip(1);
-        let size = sizes.product::<usize>() * self.dtype.bitsize() / 8;
+        let size = self.bytes.len() / self.row_count();
         self.bytes.start + rows.start * size..self.bytes.start + rows.end * size
     }
 }

@@ -13,10 +13,12 @@ use minijinja::{Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use super::codec::MAX_TEXT;
+use super::gguf_text;
 use super::jinja::{Jinja, JinjaOptions, MAX_JINJA_SOURCE};
 use crate::ModelError;
 use crate::files::disk;
 use crate::files::fields::read_object;
+use crate::files::gguf::is_gguf;
 
 /// The longest published templates execute about ten thousand instructions for a short conversation.
 const OPTIONS: JinjaOptions = JinjaOptions {
@@ -39,11 +41,15 @@ pub(crate) struct ChatProgram {
 }
 
 impl ChatProgram {
-    /// Reads `chat_template.jinja`, or else the template in `tokenizer_config.json`.
+    /// Reads `chat_template.jinja`, or else the template in `tokenizer_config.json` or in a GGUF file.
     pub(crate) fn load(dir: &Path) -> Result<ChatProgram, ModelError> {
         let own_file = dir.join("chat_template.jinja");
-        let config_path = dir.join("tokenizer_config.json");
+        let config_path = match is_gguf(dir) {
+            true => dir.to_owned(),
+            false => dir.join("tokenizer_config.json"),
+        };
         let config = match disk::exists(&config_path) {
+            _ if is_gguf(dir) => gguf_text::tokenizer_config(dir)?,
             true => read_object(&config_path)?,
             false => Map::new(),
         };
@@ -53,7 +59,12 @@ impl ChatProgram {
         } else if let Some(source) = template_in(&config) {
             (config_path, source)
         } else {
-            let problem = "no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json";
+            let problem = match is_gguf(dir) {
+                true => "no chat template: tokenizer.chat_template is missing",
+                false => {
+                    "no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json"
+                }
+            };
             return Err(ModelError::file(dir, problem));
         };
         let jinja = parse(source).map_err(|e| template_error(&path, e))?;

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::caught_panic::catch_panic;
+use super::gguf_text;
 use crate::ModelError;
 use crate::files::disk;
 use crate::files::fields::read_object;
+use crate::files::gguf::is_gguf;
 
 /// Published tokenizers have up to 35 MB.
 const MAX_FILE: u64 = 256 << 20;
@@ -22,14 +24,20 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// Reads the tokenizer of a model with this vocabulary and these stop ids, and returns it with all ids that end a reply.
+    /// Reads the tokenizer of a directory or a GGUF file, which belongs to a model with this vocabulary and these stop ids, and returns it with all ids that end a reply.
     pub(crate) fn load(
         dir: &Path,
         vocab: usize,
         mut stop_ids: Vec<u32>,
     ) -> Result<(Codec, Vec<u32>), ModelError> {
-        let path = dir.join("tokenizer.json");
-        let text = disk::read_text(&path, MAX_FILE)?;
+        let (path, text) = match is_gguf(dir) {
+            true => (dir.to_owned(), gguf_text::tokenizer_json(dir)?),
+            false => {
+                let path = dir.join("tokenizer.json");
+                let text = disk::read_text(&path, MAX_FILE)?;
+                (path, text)
+            }
+        };
         let invalid =
             |e: &dyn std::fmt::Display| ModelError::file(&path, format!("not a tokenizer: {e}"));
         // Parsed before the library does it, which panics at some invalid JSON, such as a file that is cut off.

@@ -4,6 +4,7 @@ mod caught_panic;
 mod chat_program;
 mod chat_template;
 mod codec;
+pub(crate) mod gguf_text;
 mod jinja;
 mod sandbox;
 mod sandbox_child;

@@ -52,7 +52,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
     match (shader, entry) {
         ("unary", _) => each("FUNCTION", &numbers(10)),
         ("binary", _) => each("FUNCTION", &numbers(7)),
-        ("embedding", "gather") => each("FORMAT", &numbers(3)),
+        ("embedding", "gather") => each("FORMAT", &numbers(6)),
         ("norm", "weight_backward") => each("CENTERED", &numbers(2)),
         ("norm", _) => times(
             each("LANES", &[1, 2, 4, 8, 16, 32, 64]),
@@ -122,14 +122,14 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
     }
 }
 
-/// The constants of products. Only frozen weights, which are on the right, have 16 bits, and only transposed ones are of a
+/// The constants of products. Only frozen weights, which are on the right, have other formats than f32, and only transposed ones are of a
 /// gated unit.
 fn products() -> Vec<Constants> {
     let of_layout = |(layout, formats, gated)| {
         let sets = times(each("LAYOUT", &[layout]), "FORMAT", &numbers(formats));
         times(times(sets, "WIDE", &[0, 1]), "GATED", &numbers(gated))
     };
-    [(0, 3, 2), (1, 3, 1), (2, 1, 1)]
+    [(0, 6, 2), (1, 6, 1), (2, 1, 1)]
         .into_iter()
         .flat_map(of_layout)
         .collect()

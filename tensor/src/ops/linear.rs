@@ -299,8 +299,8 @@ impl Placed {
         let (binding, words) = Binding::union(&bindings)?;
         let kind = |one: &Operand| (one.cols, one.step, one.format);
         let alike = all.iter().all(|one| kind(one) == kind(&all[0]));
-        // In elements.
-        let place = |(one, words): (&Operand, usize)| one.at + words * 4 / one.format.bytes();
+        // In units of the format.
+        let place = |(one, words): (&Operand, usize)| one.at + words * 4 / one.format.unit();
         let at: Vec<usize> = all.iter().zip(words).map(place).collect();
         let first = Operand {
             binding,

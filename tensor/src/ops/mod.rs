@@ -23,7 +23,7 @@ pub(crate) use attention::{WIDEST_FOR_LANES, tile_constants};
 pub(crate) use binary::broadcast;
 pub use linear::{LinearLayer, Lora};
 pub use rope::{Rotations, Unrotated};
-pub use weight::{Matrix, OutOfRange, Weight, WeightFormat};
+pub use weight::{Matrix, OutOfRange, Weight, WeightFormat, WeightRows};
 
 /// Threads of a workgroup that reduces values together. A processor runs eight threads in lockstep; with more of them
 /// each barrier would cost more than the work between two barriers.

@@ -20,13 +20,54 @@ pub enum WeightFormat {
     F16,
     /// 16 bits: 8 significant bits, the range of f32.
     Bf16,
+    /// 4 bits, and a scale and a minimum in 16 bits each for every 32 values of a row: 5 bits a value.
+    Q4,
+    /// 8 bits, and a scale and a minimum for every 32 values: 9 bits a value.
+    Q8,
+    /// 8 bits, and a scale and a minimum for every 16 values: 10 bits a value.
+    Q8Short,
 }
 
+/// Values of a quantised row that are stored together: the scales and minima of their groups, then their quants.
+const CHUNK: usize = 256;
+
 impl WeightFormat {
-    pub(crate) fn bytes(self) -> usize {
+    /// Every format.
+    pub(crate) const ALL: [WeightFormat; 6] = {
+        use WeightFormat::*;
+        [F32, F16, Bf16, Q4, Q8, Q8Short]
+    };
+
+    /// The values that share a scale and a minimum; `None` if the format is not quantised. The columns of a quantised matrix are
+    /// a multiple of 32.
+    pub fn group(self) -> Option<usize> {
         match self {
-            WeightFormat::F32 => 4,
-            WeightFormat::F16 | WeightFormat::Bf16 => 2,
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => None,
+            WeightFormat::Q4 | WeightFormat::Q8 => Some(32),
+            WeightFormat::Q8Short => Some(16),
+        }
+    }
+
+    /// Bits of a value without scales.
+    fn bits(self) -> usize {
+        match self {
+            WeightFormat::F32 => 32,
+            WeightFormat::F16 | WeightFormat::Bf16 => 16,
+            WeightFormat::Q8 | WeightFormat::Q8Short => 8,
+            WeightFormat::Q4 => 4,
+        }
+    }
+
+    /// The unit of places in a buffer, in bytes: a number, or four words of quantised ones.
+    pub(crate) fn unit(self) -> usize {
+        self.group().map_or(self.bits() / 8, |_| 16)
+    }
+
+    /// The bytes of a row, a multiple of 16.
+    fn row_bytes(self, cols: usize) -> usize {
+        match self.group() {
+            None => cols.next_multiple_of(8).max(8) * self.bits() / 8,
+            Some(group) => cols.div_ceil(CHUNK) * CHUNK / group * 4 + cols * self.bits() / 8,
         }
     }
 
@@ -35,8 +76,9 @@ impl WeightFormat {
         // Values from the middle between the largest number and its successor on round to infinity.
         let beyond = match self {
             WeightFormat::F32 => return Ok(()),
-            WeightFormat::F16 => 65_520f32,
             WeightFormat::Bf16 => f32::from_bits(0x7f7f_8000),
+            // Scales and minima have 16 bits, too.
+            _ => 65_520f32,
         };
         let out = |x: f32| x.is_finite() && x.abs() >= beyond;
         // Without an early exit this loop is several times as fast.
@@ -52,7 +94,7 @@ impl WeightFormat {
         })
     }
 
-    /// Writes values as little-endian bytes.
+    /// Writes a row as little-endian bytes.
     fn encode(self, values: &[f32], to: &mut [u8]) {
         match self {
             WeightFormat::F32 => to.copy_from_slice(bytemuck::cast_slice(values)),
@@ -67,14 +109,94 @@ impl WeightFormat {
                 bits.convert_from_f32_slice(values);
                 to.copy_from_slice(bytemuck::cast_slice(&bits));
             }
+            WeightFormat::Q4 | WeightFormat::Q8 | WeightFormat::Q8Short => {
+                let (quants, scales) = self.quantise(values);
+                self.encode_quants(&quants, &scales, to);
+            }
         }
     }
 
-    fn value(self, bits: u16) -> f32 {
-        match self {
-            WeightFormat::Bf16 => bf16::from_bits(bits).to_f32(),
-            _ => f16::from_bits(bits).to_f32(),
+    /// Rounds each value to the nearest of 16 or 256 at equal distances, from the smallest of its group to the largest.
+    fn quantise(self, values: &[f32]) -> (Vec<u8>, Vec<[f32; 2]>) {
+        let largest = ((1 << self.bits()) - 1) as f32;
+        let mut quants = Vec::with_capacity(values.len());
+        let groups = values.chunks_exact(self.group().expect("a quantised format"));
+        let scales = groups.map(|group| {
+            let bound = |pick: fn(f32, f32) -> f32| group.iter().copied().fold(group[0], pick);
+            let rounded = |x: f32| f16::from_f32(x).to_f32();
+            let minimum = rounded(bound(f32::min));
+            let scale = rounded((bound(f32::max) - minimum) / largest);
+            let quant = |x: &f32| match scale > 0.0 {
+                true => ((x - minimum) / scale).round().clamp(0.0, largest) as u8,
+                false => 0,
+            };
+            quants.extend(group.iter().map(quant));
+            [scale, minimum]
+        });
+        let scales = scales.collect();
+        (quants, scales)
+    }
+
+    /// Writes a quantised row: for each chunk its scales and minima, then its quants.
+    fn encode_quants(self, quants: &[u8], scales: &[[f32; 2]], to: &mut [u8]) {
+        let group = self.group().expect("a quantised format");
+        let chunks = quants.chunks(CHUNK).zip(scales.chunks(CHUNK / group));
+        let full = CHUNK / group * 4 + CHUNK * self.bits() / 8;
+        for ((quants, scales), to) in chunks.zip(to.chunks_mut(full)) {
+            let (head, body) = to.split_at_mut(CHUNK / group * 4);
+            let halves = scales.as_flattened().iter();
+            for (half, to) in halves.zip(head.as_chunks_mut().0) {
+                *to = f16::from_f32(*half).to_le_bytes();
+            }
+            match self.bits() {
+                8 => body.copy_from_slice(quants),
+                _ => {
+                    for (pair, to) in quants.as_chunks::<2>().0.iter().zip(body) {
+                        *to = pair[0] | pair[1] << 4;
+                    }
+                }
+            }
         }
+    }
+
+    /// Reads the values of a row, of which there are `cols`.
+    fn decode(self, row: &[u8], cols: usize) -> Vec<f32> {
+        let halves = || row.as_chunks::<2>().0.iter().take(cols);
+        match self {
+            WeightFormat::F32 => {
+                let words = row.as_chunks::<4>().0.iter().take(cols);
+                words.map(|word| f32::from_le_bytes(*word)).collect()
+            }
+            WeightFormat::F16 => halves().map(|half| f16::from_le_bytes(*half).to_f32()).collect(),
+            WeightFormat::Bf16 => halves().map(|half| bf16::from_le_bytes(*half).to_f32()).collect(),
+            WeightFormat::Q4 | WeightFormat::Q8 | WeightFormat::Q8Short => {
+                let (group, bits) = (self.group().expect("quantised"), self.bits());
+                let head = CHUNK / group * 4;
+                let value = |at: usize| {
+                    let (chunk, at) = (&row[at / CHUNK * (head + CHUNK * bits / 8)..], at % CHUNK);
+                    let pair = &chunk[at / group * 4..];
+                    let half = |i: usize| f16::from_le_bytes([pair[i], pair[i + 1]]).to_f32();
+                    let byte = chunk[head + at * bits / 8];
+                    let quant = if bits == 4 { byte >> (at % 2 * 4) & 15 } else { byte };
+                    f32::from(quant) * half(0) + half(2)
+                };
+                (0..cols).map(value).collect()
+            }
+        }
+    }
+}
+
+/// Rows of a matrix that is uploaded.
+pub enum WeightRows<'a> {
+    /// The values.
+    Values(Cow<'a, [f32]>),
+    /// For a quantised format: a quant for each value, and scale and minimum of each [group](WeightFormat::group).
+    Quants(Vec<u8>, Vec<[f32; 2]>),
+}
+
+impl<'a> From<Cow<'a, [f32]>> for WeightRows<'a> {
+    fn from(values: Cow<'a, [f32]>) -> WeightRows<'a> {
+        WeightRows::Values(values)
     }
 }
 
@@ -96,7 +218,8 @@ pub struct OutOfRange {
 
 /// A frozen matrix (N rows, K columns) without a gradient. Cheap to clone.
 ///
-/// Rows are padded with zeros to a multiple of eight elements and split into shards that fit into a binding.
+/// Rows are padded with zeros to a multiple of eight elements and split into shards that fit into a binding. Those of quantised
+/// formats are not padded.
 #[derive(Clone)]
 pub struct Weight(Arc<WeightInner>);
 
@@ -139,18 +262,27 @@ impl Weight {
         Weight::upload(gpu, rows, cols, format, read).unwrap_or_else(|e| panic!("from_f32: {e}"))
     }
 
-    /// Copies a matrix to the device by blocks of rows. `read` returns the values of a range of rows.
+    /// Copies a matrix to the device by blocks of rows. `read` returns a range of rows. Values are rounded to the nearest of
+    /// the format.
     ///
     /// # Errors
     /// If a finite value is beyond the range of the format.
-    pub fn upload<'a>(
+    ///
+    /// # Panics
+    /// If the format is quantised and the columns are not a multiple of 32.
+    #[track_caller]
+    pub fn upload<'a, R: Into<WeightRows<'a>>>(
         gpu: &Gpu,
         rows: usize,
         cols: usize,
         format: WeightFormat,
-        mut read: impl FnMut(Range<usize>) -> Cow<'a, [f32]>,
+        mut read: impl FnMut(Range<usize>) -> R,
     ) -> Result<Weight, OutOfRange> {
-        let row_bytes = row_bytes(cols, format);
+        assert!(
+            format.group().is_none() || cols.is_multiple_of(32),
+            "upload: {cols} columns in {format:?}, wanted a multiple of 32"
+        );
+        let row_bytes = format.row_bytes(cols);
         // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
         let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
         let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
@@ -160,12 +292,24 @@ impl Weight {
             let binding = gpu.alloc((rows.len() * row_bytes) as u64);
             for start in rows.clone().step_by(block) {
                 let end = rows.end.min(start + block);
-                let values = read(start..end);
-                format.check(&values, cols, start)?;
                 let mut bytes = vec![0; (end - start) * row_bytes];
-                let padded = bytes.chunks_exact_mut(row_bytes);
-                for (row, to) in values.chunks_exact(cols.max(1)).zip(padded) {
-                    format.encode(row, &mut to[..cols * format.bytes()]);
+                let padded = bytes.chunks_exact_mut(row_bytes.max(1));
+                match (read(start..end).into(), format.group()) {
+                    (WeightRows::Values(values), group) => {
+                        format.check(&values, cols, start)?;
+                        for (row, to) in values.chunks_exact(cols.max(1)).zip(padded) {
+                            let used = group.map_or(cols * format.bits() / 8, |_| row_bytes);
+                            format.encode(row, &mut to[..used]);
+                        }
+                    }
+                    (WeightRows::Quants(quants, scales), Some(group)) => {
+                        format.check(scales.as_flattened(), cols / group * 2, start)?;
+                        let rows = quants.chunks_exact(cols).zip(scales.chunks_exact(cols / group));
+                        for ((quants, scales), to) in rows.zip(padded) {
+                            format.encode_quants(quants, scales, to);
+                        }
+                    }
+                    (WeightRows::Quants(..), None) => panic!("upload: quants for {format:?}"),
                 }
                 binding.write(((start - first) * row_bytes) as u64, &bytes);
             }
@@ -181,7 +325,7 @@ impl Weight {
 
     /// Returns the bytes of a matrix on a device.
     pub fn device_bytes(rows: usize, cols: usize, format: WeightFormat) -> u64 {
-        (rows * row_bytes(cols, format)) as u64
+        (rows * format.row_bytes(cols)) as u64
     }
 
     /// The number of rows, N.
@@ -204,29 +348,20 @@ impl Weight {
     /// # Errors
     /// An error of the device.
     pub fn to_vec(&self) -> Result<Vec<f32>, GpuError> {
-        let (cols, step) = (self.cols(), self.step());
+        let (cols, format) = (self.cols(), self.format());
         let mut values = Vec::with_capacity(self.rows() * cols);
         for shard in &self.0.shards {
-            if self.format() == WeightFormat::F32 {
-                let padded: Vec<f32> = shard.binding.read()?;
-                values.extend(padded.chunks_exact(step).flat_map(|row| &row[..cols]));
-            } else {
-                let padded: Vec<u16> = shard.binding.read()?;
-                let rows = padded.chunks_exact(step).flat_map(|row| &row[..cols]);
-                values.extend(rows.map(|bits| self.format().value(*bits)));
-            }
+            let bytes: Vec<u8> = shard.binding.read()?;
+            let rows = bytes.chunks_exact(format.row_bytes(cols));
+            values.extend(rows.flat_map(|row| format.decode(row, cols)));
         }
         Ok(values)
     }
 
-    /// Distance of two stored rows, in elements.
+    /// Distance of two stored rows, in units of the format.
     fn step(&self) -> usize {
-        self.cols().next_multiple_of(8)
+        self.format().row_bytes(self.cols()) / self.format().unit()
     }
-}
-
-fn row_bytes(cols: usize, format: WeightFormat) -> usize {
-    cols.next_multiple_of(8).max(8) * format.bytes()
 }
 
 impl std::fmt::Debug for Weight {
@@ -242,7 +377,7 @@ pub(crate) struct Operand {
     /// the numbers of the rows in the matrix
     pub(crate) rows: Range<usize>,
     pub(crate) cols: usize,
-    /// the offset of the first element and the distance of two rows, in elements
+    /// the offset of the first element and the distance of two rows, in units of the format
     pub(crate) at: usize,
     pub(crate) step: usize,
     pub(crate) format: WeightFormat,
@@ -283,7 +418,7 @@ impl Operand {
 
     /// Whether its rows can be read as vectors of four.
     pub(crate) fn is_wide(&self) -> bool {
-        self.at.is_multiple_of(4) && self.step.is_multiple_of(4)
+        self.format.group().is_some() || (self.at.is_multiple_of(4) && self.step.is_multiple_of(4))
     }
 }
 

@@ -74,7 +74,7 @@ impl Error {
             None => String::new(),
         };
         Error::Unusable(format!(
-            "there is no model directory {}: wanted one with config.json, *.safetensors and tokenizer.json (--model, \
+            "there is no model directory {}: wanted one with config.json, *.safetensors and tokenizer.json, or a file with the extension gguf (--model, \
              model.dir){more}",
             dir.display()
         ))

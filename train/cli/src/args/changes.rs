@@ -172,7 +172,7 @@ pub fn model(text: &str) -> Result<ModelSource, Error> {
         PathKind::Run => match directory::trained(dir) {
             Ok(Trained::Model(model)) => {
                 out::note(&format!("--model: uses {}", model.display()));
-                return Ok(ModelSource::Directory(model));
+                return Ok(ModelSource::Local(model));
             }
             _ => ("is a run, not a model", "give it without --model"),
         },

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lapwing_model::{Adapter, Model, read_file};
+use lapwing_model::{Adapter, Model};
 use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
@@ -70,9 +70,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
         Trained::Model(place) => {
             let files = Files::open(Some(&place))?;
             let own = Files::of(&initial.source()?, hub(), progress)?;
-            let tokens = |files: &Files| {
-                read_file(&files.checkpoint.dir().join("tokenizer.json"), 1 << 28).ok()
-            };
+            let tokens = |files: &Files| files.checkpoint.text_file("tokenizer.json").ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
                 let problem =

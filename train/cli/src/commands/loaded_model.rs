@@ -59,7 +59,7 @@ fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
     out::note(&format!("uses {}", records::described(run, &trained)));
     Ok(match trained {
         Trained::Adapter(adapter) => (config.model.source()?, Some(adapter)),
-        Trained::Model(dir) => (ModelSource::Directory(dir), None),
+        Trained::Model(dir) => (ModelSource::Local(dir), None),
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lapwing_model::{
     ChatTemplate, Hub, Model, ModelDirectory, ModelError, Precision, Repository, StoredAdapter,
-    TextFiles, Tokenizer, read_text,
+    TextFiles, Tokenizer, is_gguf,
 };
 use lapwing_tensor::{Gpu, Parameters};
 
@@ -69,7 +69,7 @@ impl Files {
     ) -> Result<Files, Error> {
         let repository = match source {
             ModelSource::BuiltIn => return Files::open(None),
-            ModelSource::Directory(dir) => return Files::open(Some(dir)),
+            ModelSource::Local(dir) => return Files::open(Some(dir)),
             ModelSource::Repository(repository) => repository,
         };
         let hub = hub.ok_or_else(|| {
@@ -87,7 +87,7 @@ impl Files {
         })
     }
 
-    /// Opens a model directory; `None` is the built-in model. The tokenizer and template of a directory are
+    /// Opens a model directory or a GGUF file; `None` is the built-in model. The tokenizer and template of a directory are
     /// [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
     /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
@@ -96,7 +96,7 @@ impl Files {
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
         // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
-            Some(dir) if !dir.is_dir() => return Err(Error::no_model(dir)),
+            Some(dir) if !dir.is_dir() && !is_gguf(dir) => return Err(Error::no_model(dir)),
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
         };
@@ -106,12 +106,18 @@ impl Files {
         let path = unpacked.as_ref().map(|unpacked| unpacked.path());
         let path = path.or(dir).expect("one of both");
         let checkpoint = ModelDirectory::open(path)?;
+        // Files beside a GGUF file take precedence over its metadata.
+        let beside = path.with_file_name(TOKENIZER);
+        let text_path = match path.parent() {
+            Some(parent) if is_gguf(path) && beside.exists() => parent,
+            _ => path,
+        };
         let text = match dir {
-            Some(_) => TextFiles::untrusted(path)?,
-            None => TextFiles::trusted(path),
+            Some(_) => TextFiles::untrusted(text_path)?,
+            None => TextFiles::trusted(text_path),
         };
         // Read even if it is not needed, so that the tokenizer of another model is always noticed.
-        let tokenizer = match path.join(TOKENIZER).exists() {
+        let tokenizer = match is_gguf(text_path) || text_path.join(TOKENIZER).exists() {
             true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
         };
@@ -148,7 +154,7 @@ impl Files {
     /// not mention.
     pub fn mentions(&self, variable: &str) -> bool {
         let texts = ["chat_template.jinja", "tokenizer_config.json"]
-            .map(|name| read_text(&self.checkpoint.dir().join(name), 64 << 20));
+            .map(|name| self.checkpoint.text_file(name));
         texts.iter().flatten().any(|text| text.contains(variable))
     }
 
@@ -205,7 +211,14 @@ impl Files {
 /// Reports the loaded weights: their precision, and anything unexpected.
 fn summarise(name: &str, model: &Model, progress: &dyn Progress) {
     let report = model.report();
-    let formats = ["32 bits", "f16", "bf16"].into_iter().zip(report.matrices);
+    let formats = [
+        "32 bits",
+        "f16",
+        "bf16",
+        "4 bits",
+        "8 bits",
+        "8 bits (groups of 16)",
+    ].into_iter().zip(report.matrices);
     let held: Vec<String> = formats
         .filter(|(_, count)| *count > 0)
         .map(|(format, count)| format!("{count} matrices in {format}"))

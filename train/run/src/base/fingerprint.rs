@@ -5,25 +5,29 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{RecordError, read_error};
 
-/// Returns a few hex digits that depend on a model's files: on every byte of small files; for weights, which may have
+/// Returns a few hex digits that depend on the files of model directories, or on GGUF files: on every byte of small files; for weights, which may have
 /// gigabytes, on their length, their header and samples.
 ///
 /// # Errors
 /// If a file cannot be read.
-pub(crate) fn fingerprint(dirs: &[&Path]) -> Result<String, RecordError> {
+pub(crate) fn fingerprint(places: &[&Path]) -> Result<String, RecordError> {
     const SMALL: u64 = 64 << 20;
     let mut sum = 0;
-    for dir in dirs {
-        let unreadable = |reason: std::io::Error| read_error(dir, reason);
+    for place in places {
+        let unreadable = |reason: std::io::Error| read_error(place, reason);
         let mut names: Vec<PathBuf> = Vec::new();
-        for entry in fs::read_dir(dir).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let extension = path
-                .extension()
-                .and_then(|e| e.to_str())
-                .unwrap_or_default();
-            if path.is_file() && ["json", "jinja", "safetensors"].contains(&extension) {
-                names.push(path);
+        if place.is_file() {
+            names.push(place.to_path_buf());
+        } else {
+            for entry in fs::read_dir(place).map_err(unreadable)? {
+                let path = entry.map_err(unreadable)?.path();
+                let extension = path
+                    .extension()
+                    .and_then(|e| e.to_str())
+                    .unwrap_or_default();
+                if path.is_file() && ["json", "jinja", "safetensors"].contains(&extension) {
+                    names.push(path);
+                }
             }
         }
         names.sort();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lapwing_model::Repository;
+use lapwing_model::{Repository, is_gguf};
 
 /// The name of the built-in model in an adapter's `base_model_name_or_path`.
 pub(crate) const BUILT_IN: &str = "lapwing-base";
@@ -12,24 +12,24 @@ pub(crate) const BUILT_IN: &str = "lapwing-base";
 pub enum ModelSource {
     /// The model that is built into the program.
     BuiltIn,
-    /// A directory in Hugging Face's layout.
-    Directory(PathBuf),
+    /// A directory in Hugging Face's layout, or a GGUF file.
+    Local(PathBuf),
     /// A repository of the Hugging Face hub.
     Repository(Repository),
 }
 
 impl ModelSource {
-    /// Parses a name: an existing directory; otherwise a repository, if the name has the form `owner/name@revision`, or
+    /// Parses a name: an existing directory or a GGUF file; otherwise a repository, if the name has the form `owner/name@revision`, or
     /// `owner/name` and there is no directory `owner`; otherwise a missing directory. A path that begins with `.`, `~` or a
-    /// slash is always a directory.
+    /// slash, or ends with `.gguf`, is never a repository.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         let is_beside_others = path.parent().is_some_and(Path::is_dir) && !text.contains('@');
         match Repository::parse(text) {
-            Some(repository) if !path.is_dir() && !is_beside_others => {
+            Some(repository) if !path.is_dir() && !is_beside_others && !is_gguf(path) => {
                 ModelSource::Repository(repository)
             }
-            _ => ModelSource::Directory(path.to_owned()),
+            _ => ModelSource::Local(path.to_owned()),
         }
     }
 
@@ -37,7 +37,7 @@ impl ModelSource {
     pub fn name(&self) -> String {
         match self {
             ModelSource::BuiltIn => BUILT_IN.to_owned(),
-            ModelSource::Directory(dir) => dir.display().to_string(),
+            ModelSource::Local(dir) => dir.display().to_string(),
             ModelSource::Repository(repository) => repository.id().to_owned(),
         }
     }
@@ -60,14 +60,14 @@ mod tests {
             assert!(is_repository(name), "{name}");
         }
         for path in [
-            "./a/b", "/a/b", "../a", "a", "a/b/c", "~/a", "a/..", "a/b@", "a b/c", "a/b@../c",
+            "./a/b", "/a/b", "a/b.gguf", "../a", "a", "a/b/c", "~/a", "a/..", "a/b@", "a b/c", "a/b@../c",
         ] {
             assert!(!is_repository(path), "{path}");
         }
         // Tests run in the package's directory.
         assert_eq!(
             ModelSource::typed("src/base"),
-            ModelSource::Directory("src/base".into())
+            ModelSource::Local("src/base".into())
         );
         assert!(!is_repository("src/nowhere"));
         assert!(is_repository("src/nowhere@main"));

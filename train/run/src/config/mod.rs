@@ -95,7 +95,7 @@ impl ModelChoice {
     pub fn source(&self) -> Result<ModelSource, ConfigError> {
         match (&self.dir, &self.repo) {
             (None, None) => Ok(ModelSource::BuiltIn),
-            (Some(dir), None) => Ok(ModelSource::Directory(dir.clone())),
+            (Some(dir), None) => Ok(ModelSource::Local(dir.clone())),
             (None, Some(repository)) => Ok(ModelSource::Repository(repository.clone())),
             (Some(dir), Some(repository)) => {
                 let found = format!("{:?}", repository.to_string());

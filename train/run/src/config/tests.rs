@@ -234,7 +234,7 @@ fn a_model_is_a_directory_or_a_repository() {
     assert_eq!(source(&[]), ModelSource::BuiltIn);
     assert_eq!(
         source(&["model.dir=a/b"]),
-        ModelSource::Directory("a/b".into())
+        ModelSource::Local("a/b".into())
     );
     let ModelSource::Repository(repository) = source(&["model.repo=a/b@v1"]) else {
         panic!("a repository");
