@@ -41,7 +41,7 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
 
 /// 1 if all rows of y start at a multiple of four numbers.
 const Y_WIDE: u32 = 1u;
-/// Rows of a tile of `few_rows`: 2, 4 or 8. The order of each sum is the same for all tiles.
+/// Rows of a tile of `few_rows`: 1, 2, 4 or 8. The order of each sum is the same for all tiles.
 const HEIGHT: u32 = 2u;
 /// Columns of a tile of `product`, which has 32 rows: 32 or 64. A tile of 64 columns uses each block of `left` twice.
 const WIDTH: u32 = 32u;
@@ -157,7 +157,7 @@ struct Pair {
     second: mat4x4<f32>,
 }
 
-fn right_pair(start: vec4<u32>, k: u32) -> Pair {
+fn right_pair(start: vec4<u32>, k: u32, scales: mat4x2<f32>) -> Pair {
     if FORMAT == 0u {
         let i = (start + k) / 4u;
         return Pair(
@@ -166,10 +166,10 @@ fn right_pair(start: vec4<u32>, k: u32) -> Pair {
         );
     }
     if FORMAT >= 3u {
-        let a = quantised_eight(start.x, k);
-        let b = quantised_eight(start.y, k);
-        let c = quantised_eight(start.z, k);
-        let d = quantised_eight(start.w, k);
+        let a = quantised_eight(start.x, k, scales[0]);
+        let b = quantised_eight(start.y, k, scales[1]);
+        let c = quantised_eight(start.z, k, scales[2]);
+        let d = quantised_eight(start.w, k, scales[3]);
         return Pair(
             transpose(mat4x4(a[0], b[0], c[0], d[0])),
             transpose(mat4x4(a[1], b[1], c[1], d[1])),
@@ -184,6 +184,14 @@ fn right_pair(start: vec4<u32>, k: u32) -> Pair {
         transpose(mat4x4(from_halves(a.xy), from_halves(b.xy), from_halves(c.xy), from_halves(d.xy))),
         transpose(mat4x4(from_halves(a.zw), from_halves(b.zw), from_halves(c.zw), from_halves(d.zw))),
     );
+}
+
+/// Scales and minima of four rows of a quantised matrix.
+fn right_scales(start: vec4<u32>, k: u32) -> mat4x2<f32> {
+    if FORMAT < 3u {
+        return mat4x2<f32>();
+    }
+    return mat4x2(scale_at(start.x, k), scale_at(start.y, k), scale_at(start.z, k), scale_at(start.w, k));
 }
 
 /// Numbers of k in a step of `few_rows`, which must divide k. With up to four rows, each thread loads four numbers of one row
@@ -218,8 +226,12 @@ fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
             offer(local, 1u, next);
         }
         offered();
+        var scales = right_scales(starts, k);
         for (var i = 0u; i < STEP; i += 8u) {
-            let right = right_pair(starts, k + i);
+            if i % 16u == 0u && FORMAT == 5u {
+                scales = right_scales(starts, k + i);
+            }
+            let right = right_pair(starts, k + i, scales);
             for (var r = 0u; r < HEIGHT; r++) {
                 if HEIGHT == 8u {
                     sums[r] += right.first * taken(own, 0u, r);

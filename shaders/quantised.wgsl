@@ -1,54 +1,59 @@
 // Rows of quantised matrices, in the layout of tensor/src/ops/weight.rs: for each chunk of 256 values the scales and minima of
 // their groups, then the quants. Appended to shaders with FORMAT and `word_at`, which returns a word of the matrix.
 
-/// Scale and minimum of a group of values, and the place of the word with the quant asked for.
-struct Group { scale: f32, minimum: f32, word: u32 }
+/// The place of the word with the value `at` of a row that starts at the 16 bytes `start`, and of the scale and minimum of its
+/// group.
+struct Quant { word: u32, scale: u32 }
 
-/// The group of the value `at` of a row that starts at the 16 bytes `start`.
-fn group_of(start: u32, at: u32) -> Group {
+fn quant_at(start: u32, at: u32) -> Quant {
     var head = 8u;
-    var size = 32u;
+    var group = 32u;
     var per_word = 4u;
     if FORMAT == 3u {
         per_word = 8u;
     }
     if FORMAT == 5u {
         head = 16u;
-        size = 16u;
+        group = 16u;
     }
     let chunk = 4u * start + at / 256u * (head + 256u / per_word);
-    let both = unpack2x16float(word_at(chunk + at % 256u / size));
-    return Group(both.x, both.y, chunk + head + at % 256u / per_word);
+    return Quant(chunk + head + at % 256u / per_word, chunk + at % 256u / group);
+}
+
+/// Scale and minimum of the group with the value `at`.
+fn scale_at(start: u32, at: u32) -> vec2<f32> {
+    return unpack2x16float(word_at(quant_at(start, at).scale));
 }
 
 /// The product is exact in 24 bits, so the sum is rounded once, with and without a fused multiply-add.
-fn values_of(group: Group, quants: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(quants) * group.scale + group.minimum;
+fn values_of(scale: vec2<f32>, quants: vec4<u32>) -> vec4<f32> {
+    // Processors have no instruction that converts unsigned numbers.
+    return vec4<f32>(bitcast<vec4<i32>>(quants)) * scale.x + scale.y;
 }
 
 /// Four values of a row, from a multiple of four on.
 fn quantised_four(start: u32, at: u32) -> vec4<f32> {
-    let group = group_of(start, at);
-    let bits = vec4(word_at(group.word));
+    let bits = vec4(word_at(quant_at(start, at).word));
+    let scale = scale_at(start, at);
     if FORMAT == 3u {
-        return values_of(group, bits >> (at % 8u * 4u + vec4(0u, 4u, 8u, 12u)) & vec4(15u));
+        return values_of(scale, bits >> (at % 8u * 4u + vec4(0u, 4u, 8u, 12u)) & vec4(15u));
     }
-    return values_of(group, bits >> vec4(0u, 8u, 16u, 24u) & vec4(255u));
+    return values_of(scale, bits >> vec4(0u, 8u, 16u, 24u) & vec4(255u));
 }
 
 /// Eight values of a row, from a multiple of eight on.
-fn quantised_eight(start: u32, at: u32) -> mat2x4<f32> {
-    let group = group_of(start, at);
-    let bits = vec4(word_at(group.word));
+fn quantised_eight(start: u32, at: u32, scale: vec2<f32>) -> mat2x4<f32> {
+    let word = quant_at(start, at).word;
+    let bits = vec4(word_at(word));
     if FORMAT == 3u {
         return mat2x4(
-            values_of(group, bits >> vec4(0u, 4u, 8u, 12u) & vec4(15u)),
-            values_of(group, bits >> vec4(16u, 20u, 24u, 28u) & vec4(15u)),
+            values_of(scale, bits >> vec4(0u, 4u, 8u, 12u) & vec4(15u)),
+            values_of(scale, bits >> vec4(16u, 20u, 24u, 28u) & vec4(15u)),
         );
     }
-    let more = vec4(word_at(group.word + 1u));
+    let more = vec4(word_at(word + 1u));
     return mat2x4(
-        values_of(group, bits >> vec4(0u, 8u, 16u, 24u) & vec4(255u)),
-        values_of(group, more >> vec4(0u, 8u, 16u, 24u) & vec4(255u)),
+        values_of(scale, bits >> vec4(0u, 8u, 16u, 24u) & vec4(255u)),
+        values_of(scale, more >> vec4(0u, 8u, 16u, 24u) & vec4(255u)),
     );
 }

@@ -29,8 +29,8 @@ pub use decoder::{
 };
 pub use error::ModelError;
 pub use files::{
-    CompanionFiles, LoadReport, ModelDirectory, Precision, is_gguf, open_regular, read_file, read_text,
-    remove_temporary, write_atomically, write_file,
+    CompanionFiles, LoadReport, ModelDirectory, Precision, is_gguf, open_regular, read_file,
+    read_text, remove_temporary, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};
 pub use hub::{Hub, HubSnapshot, Repository};

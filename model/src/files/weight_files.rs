@@ -349,7 +349,8 @@ impl WeightFiles {
         if scales.iter().flatten().all(|x| x.is_finite()) {
             return Ok(Some((quants, scales)));
         }
-        let problem = format!("holds a scale that is not a number in rows {rows:?}; the file is damaged");
+        let problem =
+            format!("holds a scale that is not a number in rows {rows:?}; the file is damaged");
         Err(self.wrong(name, problem))
     }
 

@@ -48,9 +48,14 @@ pub(crate) fn tokenizer_json(path: &Path) -> Result<String, ModelError> {
     };
     let is_llama = pre.starts_with("llama");
     let tokens = gguf.texts(&key("tokens"), MOST_TOKENS)?;
-    let kinds = gguf.numbers(&key("token_type"), MOST_TOKENS)?.unwrap_or_default();
+    let kinds = gguf
+        .numbers(&key("token_type"), MOST_TOKENS)?
+        .unwrap_or_default();
     // Control tokens, and tokens that a user defined.
-    let added = kinds.iter().enumerate().filter(|(_, kind)| [3, 4].contains(*kind));
+    let added = kinds
+        .iter()
+        .enumerate()
+        .filter(|(_, kind)| [3, 4].contains(*kind));
     let added = added.filter_map(|(id, kind)| {
         let content = tokens.get(id)?;
         Some(json!({
@@ -119,7 +124,9 @@ fn special_token<'a>(
     field: &str,
     tokens: &[&'a str],
 ) -> Result<Option<(u32, &'a str)>, ModelError> {
-    let ids = gguf.fields().token_ids(&format!("tokenizer.ggml.{field}"))?;
+    let ids = gguf
+        .fields()
+        .token_ids(&format!("tokenizer.ggml.{field}"))?;
     let token = |id: &u32| Some((*id, *tokens.get(*id as usize)?));
     Ok(ids.first().and_then(token))
 }

@@ -102,6 +102,15 @@ fn random(shape: &[usize], seed: u64, range: std::ops::Range<f64>) -> Array {
     Array::random(shape, seed, range)
 }
 
+/// A matrix as a weight of this format holds it.
+fn held(matrix: &Array, format: WeightFormat) -> Array {
+    let values = format.rounded(&matrix.to_f32(), matrix.shape[1]);
+    Array {
+        shape: matrix.shape.clone(),
+        values: values.into_iter().map(f64::from).collect(),
+    }
+}
+
 /// Moves values away from bounds and ties, at which there is no slope.
 fn off_grid(array: Array, by: f64) -> Array {
     array.map(|v| (64.0 * v).floor() / 64.0 + by)
@@ -259,15 +268,15 @@ fn lookups(table: &mut CheckTable) {
     });
     check.is_short = true;
     let ids: Vec<u32> = (0..30).map(|i| i * 5 % 19).collect();
-    for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
+    for format in WeightFormat::ALL {
         let ids = ids.clone();
-        // Numbers of seven bits, which are exact in every format.
-        let numbers = random(&[19, 33], 16, -64.0..64.0).map(f64::floor);
-        let what = format!("30 tokens of 19x33 in {format:?}");
+        let cols = if format.group().is_some() { 288 } else { 33 };
+        let numbers = random(&[19, cols], 16, -64.0..64.0);
+        let what = format!("30 tokens of 19x{cols} in {format:?}");
         let check = table.add("embedding", what, move |gpu| {
-            let weight = Weight::from_f32(gpu, &numbers.to_f32(), 19, 33, format);
+            let weight = Weight::from_f32(gpu, &numbers.to_f32(), 19, cols, format);
             let y = Tensor::embedding(&Matrix::Frozen(weight), &Indices::new(gpu, &ids));
-            let wanted = reference::gather(&numbers, &ids);
+            let wanted = reference::gather(&held(&numbers, format), &ids);
             compare("value", &y.to_vec()?, &wanted.values, 0.0, LEAST)
         });
         check.is_short = format == WeightFormat::F16;
@@ -392,11 +401,17 @@ fn products(table: &mut CheckTable) {
         ([3, 1028, 256], WeightFormat::F32, value),
         ([13, 1028, 256], WeightFormat::Bf16, value),
         ([20, 1088, 256], WeightFormat::F16, value),
+        ([5, 36, 64], WeightFormat::Q4, value),
+        ([70, 36, 96], WeightFormat::Q8, gradient),
+        ([1, 1028, 288], WeightFormat::Q4, value),
+        ([2, 1028, 288], WeightFormat::Q8, value),
+        ([3, 1028, 288], WeightFormat::Q8Short, value),
+        ([20, 1088, 288], WeightFormat::Q4, gradient),
+        ([20, 1088, 288], WeightFormat::Q8Short, gradient),
     ] {
         let r = 8;
-        // Numbers that are exact in every format.
-        let w = random(&[n, k], 24, -64.0..64.0).map(|v| v.floor() / 64.0);
-        let stored = w.clone();
+        let w = random(&[n, k], 24, -1.0..1.0);
+        let stored = held(&w, format);
         let run = move |t: &[Tensor]| {
             let weight = Weight::from_f32(t[0].gpu(), &w.to_f32(), n, k, format);
             reference::linear_op(t, &Matrix::Frozen(weight))

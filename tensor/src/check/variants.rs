@@ -116,7 +116,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         ("matmul_lanes", _) => {
             let sets = times(products(), "Y_WIDE", &[1]).into_iter();
             let sets = sets.filter(|set| is_transposed(set) && is_wide(set));
-            times(sets.collect(), "HEIGHT", &[2, 4, 8])
+            times(sets.collect(), "HEIGHT", &[1, 2, 4, 8])
         }
         _ => vec![Vec::new()],
     }

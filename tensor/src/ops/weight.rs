@@ -159,6 +159,18 @@ impl WeightFormat {
         }
     }
 
+    /// The values of rows as the format holds them.
+    pub(crate) fn rounded(self, values: &[f32], cols: usize) -> Vec<f32> {
+        let mut row = vec![0; self.row_bytes(cols)];
+        let rows = values.chunks_exact(cols);
+        rows.flat_map(|values| {
+            let used = self.group().map_or(cols * self.bits() / 8, |_| row.len());
+            self.encode(values, &mut row[..used]);
+            self.decode(&row, cols)
+        })
+        .collect()
+    }
+
     /// Reads the values of a row, of which there are `cols`.
     fn decode(self, row: &[u8], cols: usize) -> Vec<f32> {
         let halves = || row.as_chunks::<2>().0.iter().take(cols);
@@ -167,8 +179,12 @@ impl WeightFormat {
                 let words = row.as_chunks::<4>().0.iter().take(cols);
                 words.map(|word| f32::from_le_bytes(*word)).collect()
             }
-            WeightFormat::F16 => halves().map(|half| f16::from_le_bytes(*half).to_f32()).collect(),
-            WeightFormat::Bf16 => halves().map(|half| bf16::from_le_bytes(*half).to_f32()).collect(),
+            WeightFormat::F16 => halves()
+                .map(|half| f16::from_le_bytes(*half).to_f32())
+                .collect(),
+            WeightFormat::Bf16 => halves()
+                .map(|half| bf16::from_le_bytes(*half).to_f32())
+                .collect(),
             WeightFormat::Q4 | WeightFormat::Q8 | WeightFormat::Q8Short => {
                 let (group, bits) = (self.group().expect("quantised"), self.bits());
                 let head = CHUNK / group * 4;
@@ -177,7 +193,11 @@ impl WeightFormat {
                     let pair = &chunk[at / group * 4..];
                     let half = |i: usize| f16::from_le_bytes([pair[i], pair[i + 1]]).to_f32();
                     let byte = chunk[head + at * bits / 8];
-                    let quant = if bits == 4 { byte >> (at % 2 * 4) & 15 } else { byte };
+                    let quant = if bits == 4 {
+                        byte >> (at % 2 * 4) & 15
+                    } else {
+                        byte
+                    };
                     f32::from(quant) * half(0) + half(2)
                 };
                 (0..cols).map(value).collect()
@@ -304,7 +324,9 @@ impl Weight {
                     }
                     (WeightRows::Quants(quants, scales), Some(group)) => {
                         format.check(scales.as_flattened(), cols / group * 2, start)?;
-                        let rows = quants.chunks_exact(cols).zip(scales.chunks_exact(cols / group));
+                        let rows = quants
+                            .chunks_exact(cols)
+                            .zip(scales.chunks_exact(cols / group));
                         for ((quants, scales), to) in rows.zip(padded) {
                             format.encode_quants(quants, scales, to);
                         }

@@ -22,6 +22,21 @@ pub(crate) enum GgufFormat {
 }
 use GgufFormat::*;
 
+/// The encodings with their numbers in a file.
+const SUPPORTED: [(GgufFormat, u32); 11] = [
+    (F32, 0),
+    (F16, 1),
+    (BF16, 30),
+    (Q8_0, 8),
+    (Q4_0, 2),
+    (Q4_1, 3),
+    (Q5_0, 6),
+    (Q5_1, 7),
+    (Q4_K, 12),
+    (Q5_K, 13),
+    (Q6_K, 14),
+];
+
 /// Encodings that files can have and lapwing does not read.
 const OTHERS: [(u32, &str); 22] = [
     (9, "Q8_1"),
@@ -51,27 +66,21 @@ const OTHERS: [(u32, &str); 22] = [
 impl GgufFormat {
     /// Returns the encoding of a number in the file, or what is wrong with it.
     pub(super) fn of(number: u32) -> Result<GgufFormat, String> {
-        let format = match number {
-            0 => F32,
-            1 => F16,
-            2 => Q4_0,
-            3 => Q4_1,
-            6 => Q5_0,
-            7 => Q5_1,
-            8 => Q8_0,
-            12 => Q4_K,
-            13 => Q5_K,
-            14 => Q6_K,
-            30 => BF16,
-            other => {
-                let name = OTHERS.iter().find(|(number, _)| *number == other);
-                let name = name.map_or(format!("type {other}"), |(_, name)| (*name).to_owned());
-                return Err(format!(
-                    "{name} is not supported; supported are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K"
-                ));
-            }
-        };
-        Ok(format)
+        let format = SUPPORTED.iter().find(|(_, of)| *of == number);
+        format.map(|(format, _)| *format).ok_or_else(|| {
+            let name = OTHERS.iter().find(|(of, _)| *of == number);
+            let name = name.map_or(format!("type {number}"), |(_, name)| (*name).to_owned());
+            let all = SUPPORTED
+                .map(|(format, _)| format!("{format:?}"))
+                .join(", ");
+            format!("{name} is not supported; supported are {all}")
+        })
+    }
+
+    /// Returns the number of the encoding in a file.
+    pub(super) fn number(self) -> u32 {
+        let found = SUPPORTED.iter().find(|(format, _)| *format == self);
+        found.expect("every encoding is listed").1
     }
 
     /// Returns the values and the bytes of a block.
@@ -195,9 +204,24 @@ impl GgufFormat {
     /// Decodes rows of blocks to f32.
     pub(crate) fn to_f32(self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
-            BF16 => bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
+            F32 => bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b))
+                .collect(),
+            F16 => bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| f16::from_le_bytes(*b).to_f32())
+                .collect(),
+            BF16 => bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| bf16::from_le_bytes(*b).to_f32())
+                .collect(),
             _ => {
                 let (quants, scales) = self.decode(bytes);
                 let group = quants.len() / scales.len().max(1);

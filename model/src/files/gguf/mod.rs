@@ -5,6 +5,9 @@
 
 mod blocks;
 mod model;
+#[cfg(test)]
+mod tests;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use blocks::GgufFormat;
 pub(crate) use model::{head_permutation, read_config, tensor_name};
+pub(crate) use write::{GgufOutput, GgufValue};
 
 use super::disk;
 use super::fields::JsonFields;
@@ -205,7 +209,9 @@ impl Header {
         let start = reader.at;
         let size = match kind {
             TEXT => None,
-            _ => Some(size_of_value(kind).ok_or_else(|| format!("{name}: an array of type {kind}"))?),
+            _ => Some(
+                size_of_value(kind).ok_or_else(|| format!("{name}: an array of type {kind}"))?,
+            ),
         };
         let count = usize::try_from(count).map_err(|_| reader.ends())?;
         match size {
@@ -238,8 +244,13 @@ impl Header {
             }
             let mut shape = Vec::new();
             for _ in 0..axes {
-                let size = usize::try_from(reader.u64()?).ok().filter(|n| *n <= 1 << 40);
-                shape.insert(0, size.ok_or_else(|| format!("tensor {name}: an axis is too long"))?);
+                let size = usize::try_from(reader.u64()?)
+                    .ok()
+                    .filter(|n| *n <= 1 << 40);
+                shape.insert(
+                    0,
+                    size.ok_or_else(|| format!("tensor {name}: an axis is too long"))?,
+                );
             }
             let (format, offset) = (reader.u32()?, reader.u64()?);
             let format = GgufFormat::of(format).map_err(|e| format!("tensor {name}: {e}"))?;

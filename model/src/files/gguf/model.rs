@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::Gguf;
-use crate::files::config_json::{check_head_size, MOST_LAYERS, MOST_POSITIONS, MOST_TOKENS, MOST_WIDTH};
+use crate::files::config_json::{
+    MOST_LAYERS, MOST_POSITIONS, MOST_TOKENS, MOST_WIDTH, check_head_size,
+};
 use crate::{ModelConfig, ModelError, ModelFamily, Rope, RopeScaling};
 
 /// Reads the metadata of a model.
@@ -119,8 +121,12 @@ fn read_rope(gguf: &Gguf, architecture: &str, head_size: usize) -> Result<Rope, 
         };
         let scaled = rope.inverse_frequencies(head_size);
         let mut pairs = plain.iter().zip(&scaled).zip(&divisors);
-        if !pairs.all(|((plain, scaled), divisor)| (plain / scaled - divisor).abs() < 1e-3 * divisor) {
-            return Err(wrong("other divisors than those of Llama 3.1 to 3.3 are not supported"));
+        if !pairs
+            .all(|((plain, scaled), divisor)| (plain / scaled - divisor).abs() < 1e-3 * divisor)
+        {
+            return Err(wrong(
+                "other divisors than those of Llama 3.1 to 3.3 are not supported",
+            ));
         }
     }
     Ok(rope)
@@ -144,7 +150,9 @@ pub(crate) fn tensor_name(hugging_face: &str) -> String {
         ("model.norm", "output_norm"),
     ];
     let (module, kind) = hugging_face.rsplit_once('.').expect("a weight or a bias");
-    let block = module.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+    let block = module
+        .strip_prefix("model.layers.")
+        .and_then(|rest| rest.split_once('.'));
     let part = block.map_or(module, |(_, part)| part);
     let part = PARTS.iter().find(|(name, _)| *name == part);
     // The head is the only other tensor.
@@ -158,6 +166,8 @@ pub(crate) fn tensor_name(hugging_face: &str) -> String {
 /// Returns the numbers of a head if the rows of a tensor are permuted: llama.cpp stores the two numbers of a rotation next to
 /// each other in models of the Llama family, Hugging Face in the two halves of a head.
 pub(crate) fn head_permutation(config: &ModelConfig, hugging_face: &str) -> Option<usize> {
-    let is_rotated = ["q_proj", "k_proj"].iter().any(|part| hugging_face.contains(part));
+    let is_rotated = ["q_proj", "k_proj"]
+        .iter()
+        .any(|part| hugging_face.contains(part));
     (is_rotated && config.family == ModelFamily::Llama).then_some(config.head_size)
 }

@@ -136,14 +136,15 @@ fn large_shapes_are_right() {
         );
         let w = random([324, 256], 5).map(|v| (64.0 * v).floor() / 64.0);
         let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
-        for format in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16] {
+        for format in WeightFormat::ALL {
             let weight = Matrix::Frozen(Weight::from_f32(&gpu, &values, 324, 256, format));
+            let held = super::held(&w, format);
             right(
                 "a linear layer",
                 reference::MATMUL,
                 &reference::linear_inputs(300, 324, 256, 16, 6),
                 &|t| reference::linear_op(t, &weight),
-                &|a| reference::linear(a, &w),
+                &|a| reference::linear(a, &held),
             );
         }
         for (rows, heads) in [

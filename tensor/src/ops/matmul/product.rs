@@ -192,7 +192,7 @@ impl<'a> Product<'a> {
         if self.layout == ProductLayout::Tn || !is_wide || n * k < large() {
             return tile(32);
         }
-        let height = m.next_power_of_two().clamp(2, 8);
+        let height = m.next_power_of_two().clamp(1, 8);
         let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
         if self.layout == ProductLayout::Nt && m <= 16 && is_whole {
             return Tile {

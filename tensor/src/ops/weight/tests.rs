@@ -87,3 +87,49 @@ fn the_edge_of_a_range_is_where_rounding_leaves_it() {
         }
     }
 }
+
+/// Values that a format holds exactly: the smallest and the largest of a group are, and rounding is to the nearest of equal
+/// steps between them.
+#[test]
+fn quantised_values_are_the_nearest() {
+    let gpu = gpu();
+    let values: Vec<f32> = (0..2 * 288)
+        .map(|i| ((i * 37) % 101) as f32 / 64.0 - 0.5)
+        .collect();
+    for (format, group, steps) in [
+        (WeightFormat::Q4, 32, 15.0),
+        (WeightFormat::Q8, 32, 255.0),
+        (WeightFormat::Q8Short, 16, 255.0),
+    ] {
+        let weight = Weight::from_f32(&gpu, &values, 2, 288, format);
+        let held = weight.to_vec().unwrap();
+        assert_eq!(held, format.rounded(&values, 288));
+        for (held, values) in held.chunks(group).zip(values.chunks(group)) {
+            let bound = |pick: fn(f32, f32) -> f32| values.iter().copied().reduce(pick).unwrap();
+            let spread = bound(f32::max) - bound(f32::min);
+            // Half a step, and the rounding of scale and minimum to 11 bits.
+            let allowed = spread * (0.5 / steps + 1.0 / 1024.0) + 1.0 / 4096.0;
+            for (held, value) in held.iter().zip(values) {
+                assert!(
+                    (held - value).abs() <= allowed,
+                    "{format:?}: {value} became {held}"
+                );
+            }
+        }
+        let bits = 8 * Weight::device_bytes(2, 256, format) / 512;
+        assert_eq!(
+            bits,
+            if format == WeightFormat::Q4 {
+                5
+            } else {
+                8 + 32 / group as u64
+            }
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "upload: 33 columns in Q4, wanted a multiple of 32")]
+fn a_quantised_row_has_whole_groups() {
+    Weight::from_f32(&gpu(), &[0.0; 33], 1, 33, WeightFormat::Q4);
+}

@@ -218,7 +218,9 @@ fn summarise(name: &str, model: &Model, progress: &dyn Progress) {
         "4 bits",
         "8 bits",
         "8 bits (groups of 16)",
-    ].into_iter().zip(report.matrices);
+    ]
+    .into_iter()
+    .zip(report.matrices);
     let held: Vec<String> = formats
         .filter(|(_, count)| *count > 0)
         .map(|(format, count)| format!("{count} matrices in {format}"))

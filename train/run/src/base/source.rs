@@ -60,7 +60,8 @@ mod tests {
             assert!(is_repository(name), "{name}");
         }
         for path in [
-            "./a/b", "/a/b", "a/b.gguf", "../a", "a", "a/b/c", "~/a", "a/..", "a/b@", "a b/c", "a/b@../c",
+            "./a/b", "/a/b", "a/b.gguf", "../a", "a", "a/b/c", "~/a", "a/..", "a/b@", "a b/c",
+            "a/b@../c",
         ] {
             assert!(!is_repository(path), "{path}");
         }

@@ -232,10 +232,7 @@ fn a_model_is_a_directory_or_a_repository() {
             .unwrap()
     };
     assert_eq!(source(&[]), ModelSource::BuiltIn);
-    assert_eq!(
-        source(&["model.dir=a/b"]),
-        ModelSource::Local("a/b".into())
-    );
+    assert_eq!(source(&["model.dir=a/b"]), ModelSource::Local("a/b".into()));
     let ModelSource::Repository(repository) = source(&["model.repo=a/b@v1"]) else {
         panic!("a repository");
     };

@@ -1,0 +1,488 @@
+//! GGUF files that are made from the golden checkpoints, and references of llama.cpp's Python package.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use half::f16;
+use lapwing_tensor::random::Random;
+use lapwing_tensor::{WeightFormat, check};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use super::*;
+use crate::{Model, ModelConfig, ModelDirectory, Precision, TextFiles, Tokens};
+use crate::{Rope, RopeScaling};
+
+const ENCODINGS: [GgufFormat; 8] = {
+    use GgufFormat::*;
+    [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K]
+};
+
+fn golden(name: &str) -> PathBuf {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden");
+    Path::new(golden).join(name)
+}
+
+/// Bytes and values of blocks, by tests/python/gguf_blocks.py.
+fn blocks(format: GgufFormat) -> (Vec<u8>, Vec<f32>) {
+    let file = fs::read(golden("gguf_blocks.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let part = |part: &str| file.tensor(&format!("{format:?}.{part}")).unwrap().data();
+    let values = part("values").as_chunks().0;
+    (
+        part("bytes").to_vec(),
+        values.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+    )
+}
+
+#[test]
+fn blocks_decode_to_the_values_of_llama_cpp() {
+    for format in ENCODINGS {
+        let (bytes, wanted) = blocks(format);
+        assert_eq!(format.to_f32(&bytes), wanted, "{format:?}");
+    }
+}
+
+/// The device's formats have scales of 16 bits. Those of Q4_K, Q5_K and Q6_K are products of two numbers, which round.
+#[test]
+fn the_device_holds_the_values_of_the_blocks() {
+    let gpu = check::gpu();
+    for format in ENCODINGS {
+        let (bytes, wanted) = blocks(format);
+        let (quants, scales) = format.decode(&bytes);
+        let rows = |_| lapwing_tensor::WeightRows::Quants(quants.clone(), scales.clone());
+        let device = format.device_format();
+        let weight = lapwing_tensor::Weight::upload(&gpu, 2, 256, device, rows).unwrap();
+        let held = weight.to_vec().unwrap();
+        let is_product = format!("{format:?}").ends_with('K');
+        for (at, (held, wanted)) in held.iter().zip(&wanted).enumerate() {
+            // Scale times quant, and the minimum, are each rounded by 2^-11 of their size at most.
+            let [scale, minimum] = scales[at / format.device_format().group().unwrap()];
+            let size = (scale * f32::from(quants[at])).abs() + minimum.abs();
+            let allowed = if is_product { size / 2048.0 } else { 0.0 };
+            assert!(
+                (held - wanted).abs() <= allowed,
+                "{format:?} {at}: {held} instead of {wanted}"
+            );
+        }
+    }
+}
+
+fn array(kind: u32, count: usize, bytes: Vec<u8>) -> GgufValue {
+    let head = [&kind.to_le_bytes()[..], &(count as u64).to_le_bytes()].concat();
+    GgufValue(ARRAY, [head, bytes].concat())
+}
+
+fn texts(all: &[String]) -> GgufValue {
+    let one = |text: &String| GgufValue::text(text).1;
+    array(TEXT, all.len(), all.iter().flat_map(one).collect())
+}
+
+fn count(number: usize) -> GgufValue {
+    GgufValue(4, (number as u32).to_le_bytes().into())
+}
+
+/// A golden checkpoint as a GGUF file, its weights encoded by `encode`, which gets name and values.
+struct Converted {
+    fields: Vec<(String, GgufValue)>,
+    tensors: Vec<GgufOutput>,
+}
+
+impl Converted {
+    fn of(dir: &Path, encode: impl Fn(&str, &[f32]) -> (GgufFormat, Vec<u8>)) -> Converted {
+        let model = ModelDirectory::open(dir).unwrap();
+        let config = model.config();
+        let name = config.family.model_type();
+        let mut fields: Vec<(String, GgufValue)> = vec![
+            ("general.architecture".into(), GgufValue::text(name)),
+            ("tokenizer.ggml.model".into(), GgufValue::text("gpt2")),
+            ("tokenizer.ggml.pre".into(), GgufValue::text("qwen2")),
+        ];
+        for (field, number) in [
+            ("embedding_length", config.width),
+            ("block_count", config.layers),
+            ("attention.head_count", config.heads),
+            ("attention.head_count_kv", config.kv_heads),
+            ("attention.key_length", config.head_size),
+            ("attention.value_length", config.head_size),
+            ("feed_forward_length", config.mlp_width),
+            ("context_length", config.max_positions),
+        ] {
+            fields.push((format!("{name}.{field}"), count(number)));
+        }
+        for (field, number) in [
+            ("attention.layer_norm_rms_epsilon", config.eps),
+            ("rope.freq_base", config.rope.theta as f32),
+        ] {
+            fields.push((format!("{name}.{field}"), GgufValue::float(number)));
+        }
+        fields.extend(tokenizer_fields(dir, config));
+        let mut tensors = Vec::new();
+        for (name, shape) in config.tensors() {
+            let mut values = model.weights.read(&name, &shape).unwrap();
+            if let Some(head) = head_permutation(config, &name) {
+                values = interleaved(&values, head, shape.get(1).copied().unwrap_or(1));
+            }
+            let (format, bytes) = match shape.len() {
+                1 => (GgufFormat::F32, f32_bytes(&values)),
+                _ => encode(&name, &values),
+            };
+            tensors.push(GgufOutput {
+                name: tensor_name(&name),
+                format,
+                shape,
+                bytes,
+            });
+        }
+        let plain = Rope {
+            theta: config.rope.theta,
+            scaling: RopeScaling::None,
+        };
+        if config.rope.scaling != RopeScaling::None {
+            let scaled = config.rope.inverse_frequencies(config.head_size);
+            let plain = plain.inverse_frequencies(config.head_size);
+            let divisors: Vec<f32> = plain.iter().zip(&scaled).map(|(a, b)| a / b).collect();
+            tensors.push(GgufOutput {
+                name: "rope_freqs.weight".into(),
+                format: GgufFormat::F32,
+                shape: vec![divisors.len()],
+                bytes: f32_bytes(&divisors),
+            });
+        }
+        Converted { fields, tensors }
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        let fields = self.fields.iter();
+        let fields = fields
+            .map(|(name, GgufValue(kind, bytes))| (name.as_str(), GgufValue(*kind, bytes.clone())));
+        Gguf::encode(&fields.collect::<Vec<_>>(), &self.tensors)
+    }
+
+    fn write(self, home: &Path) -> PathBuf {
+        let path = home.join("model.gguf");
+        fs::write(&path, self.bytes()).unwrap();
+        path
+    }
+}
+
+fn f32_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// The rows of each head in the order of llama.cpp, as its converter makes it: `reshape(heads, 2, size / 2, columns)`, with the
+/// second and third axis swapped.
+fn interleaved(values: &[f32], head: usize, cols: usize) -> Vec<f32> {
+    let mut rows = Vec::new();
+    for head in values.chunks_exact(head * cols) {
+        let (first, second) = head.split_at(head.len() / 2);
+        let pairs = first.chunks_exact(cols).zip(second.chunks_exact(cols));
+        rows.extend(pairs.flat_map(|(a, b)| [a, b].concat()));
+    }
+    rows
+}
+
+fn tokenizer_fields(dir: &Path, config: &ModelConfig) -> Vec<(String, GgufValue)> {
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(dir.join(name)).unwrap()).unwrap()
+    };
+    let tokenizer = read("tokenizer.json");
+    let mut tokens = vec![String::new(); config.vocab];
+    for (token, id) in tokenizer["model"]["vocab"].as_object().unwrap() {
+        tokens[id.as_u64().unwrap() as usize] = token.clone();
+    }
+    let mut kinds = vec![1i32; config.vocab];
+    for added in tokenizer["added_tokens"].as_array().unwrap() {
+        let id = added["id"].as_u64().unwrap() as usize;
+        tokens[id] = added["content"].as_str().unwrap().to_owned();
+        kinds[id] = if added["special"] == true { 3 } else { 4 };
+    }
+    for (id, token) in tokens.iter_mut().enumerate() {
+        if token.is_empty() {
+            *token = format!("[unused{id}]");
+        }
+    }
+    let pair = |merge: &Value| match merge.as_str() {
+        Some(merge) => merge.to_owned(),
+        None => format!(
+            "{} {}",
+            merge[0].as_str().unwrap(),
+            merge[1].as_str().unwrap()
+        ),
+    };
+    let merges = tokenizer["model"]["merges"].as_array().unwrap();
+    let merges: Vec<String> = merges.iter().map(pair).collect();
+    let kinds: Vec<u8> = kinds.iter().flat_map(|kind| kind.to_le_bytes()).collect();
+    let mut fields = vec![
+        ("tokenizer.ggml.tokens".to_owned(), texts(&tokens)),
+        (
+            "tokenizer.ggml.token_type".into(),
+            array(5, tokens.len(), kinds),
+        ),
+        ("tokenizer.ggml.merges".into(), texts(&merges)),
+    ];
+    if let Some(eos) = config.eos.first() {
+        fields.push(("tokenizer.ggml.eos_token_id".into(), count(*eos as usize)));
+    }
+    if let Some(template) = read("tokenizer_config.json")["chat_template"].as_str() {
+        fields.push(("tokenizer.chat_template".into(), GgufValue::text(template)));
+    }
+    fields
+}
+
+fn in_f16(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
+    let bytes = values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes());
+    (GgufFormat::F16, bytes.collect())
+}
+
+fn in_f32(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
+    (GgufFormat::F32, f32_bytes(values))
+}
+
+/// Q8_0 as ggml rounds it.
+fn in_q8(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
+    let block = |values: &[f32]| {
+        let largest = values.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let scale = f16::from_f32(largest / 127.0);
+        let quant = |x: &f32| (x / scale.to_f32()).round().clamp(-127.0, 127.0) as i8 as u8;
+        let mut bytes = scale.to_le_bytes().to_vec();
+        bytes.extend(values.iter().map(quant));
+        bytes
+    };
+    (
+        GgufFormat::Q8_0,
+        values.chunks_exact(32).flat_map(block).collect(),
+    )
+}
+
+fn logits(path: &Path) -> Vec<f32> {
+    let model = Model::load(&check::gpu(), path, Precision::Stored).unwrap();
+    let tokens = Tokens::sequence(model.gpu(), &[5, 9, 120, 33, 33, 7]);
+    let hidden = model.forward(&tokens, None);
+    hidden.logits(&model.head(None)).to_vec().unwrap()
+}
+
+/// Copies the files of a golden checkpoint. Its scaling of the rotation, if any, becomes that of the published models.
+fn copy(name: &str) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(golden(name)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let path = home.path().join("config.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let of_tests = "\"original_max_position_embeddings\": 64";
+    let published = "\"original_max_position_embeddings\": 8192";
+    fs::write(&path, text.replace(of_tests, published)).unwrap();
+    home
+}
+
+#[test]
+fn a_gguf_file_computes_what_its_directory_computes() {
+    for name in ["qwen2", "qwen3", "llama"] {
+        let home = copy(name);
+        let wanted = logits(home.path());
+        // The bf16 checkpoints are exact in f32 only.
+        let path = Converted::of(home.path(), in_f32).write(home.path());
+        let model = ModelDirectory::open(&path).unwrap();
+        let mut config = ModelDirectory::open(home.path()).unwrap().config().clone();
+        config.eos.truncate(1);
+        assert_eq!(*model.config(), config, "{name}");
+        assert_eq!(logits(&path), wanted, "{name}");
+    }
+    let home = copy("llama");
+    let path = Converted::of(home.path(), in_f16).write(home.path());
+    assert_eq!(logits(&path), logits(home.path()));
+}
+
+#[test]
+fn quantised_weights_stay_quantised_and_compute_what_their_values_do() {
+    let home = copy("llama");
+    let path = Converted::of(home.path(), in_q8).write(home.path());
+    let model = ModelDirectory::open(&path).unwrap();
+    let loaded = Model::load(&check::gpu(), &path, Precision::Auto).unwrap();
+    let matrices = loaded.report().matrices;
+    assert_eq!(
+        matrices[WeightFormat::Q8 as usize],
+        matrices.iter().sum::<usize>()
+    );
+    let in_16_bits = ModelDirectory::open(home.path()).unwrap();
+    let bytes = |model: &ModelDirectory| model.device_bytes(Precision::Auto) as f64;
+    // 9 bits, and more for the heads of short rows.
+    assert!(bytes(&model) < 0.75 * bytes(&in_16_bits));
+
+    // The same values in f32.
+    let values = |name: &str, values: &[f32]| {
+        let (format, bytes) = in_q8(name, values);
+        in_f32(name, &format.to_f32(&bytes))
+    };
+    let exact = copy("llama");
+    let exact = Converted::of(exact.path(), values).write(home.path());
+    let (got, wanted) = (logits(&path), logits(&exact));
+    // Other kernels may sum in another order.
+    let spread = wanted.iter().copied().fold(f32::MIN, f32::max)
+        - wanted.iter().copied().fold(f32::MAX, f32::min);
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert!((got - wanted).abs() < 1e-5 * spread, "{got} {wanted}");
+    }
+}
+
+#[test]
+fn the_tokenizer_of_the_metadata_is_that_of_the_directory() {
+    let dir = golden("qwen2");
+    let home = tempfile::tempdir().unwrap();
+    let path = Converted::of(&dir, in_f16).write(home.path());
+    let config = ModelDirectory::open(&path).unwrap().config().clone();
+    let (own, from) = (TextFiles::trusted(&path), TextFiles::trusted(&dir));
+    let (own, from) = (
+        own.tokenizer(&config).unwrap(),
+        from.tokenizer(&config).unwrap(),
+    );
+    for text in [
+        "What is the capital of France?",
+        "I'll count: 1, 23, 456 \n\n  naïve café\t北京<|im_end|> e\u{301}",
+    ] {
+        let ids = own.encode(text).unwrap();
+        assert_eq!(ids, from.encode(text).unwrap());
+        assert_eq!(own.decode(&ids).unwrap(), from.decode(&ids).unwrap());
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let refused = |change: &dyn Fn(&mut Converted)| {
+        let home = copy("llama");
+        let mut converted = Converted::of(home.path(), in_f16);
+        change(&mut converted);
+        let path = converted.write(home.path());
+        let error = match ModelDirectory::open(&path) {
+            Err(error) => error,
+            Ok(model) => {
+                let text = TextFiles::trusted(&path);
+                let read = text.tokenizer(model.config()).map(|_| ());
+                read.expect_err("an error")
+            }
+        };
+        let text = error.to_string();
+        text.split_once("model.gguf: ").unwrap().1.to_owned()
+    };
+    fn set(converted: &mut Converted, name: &str, value: GgufValue) {
+        converted.fields.retain(|(field, _)| field != name);
+        converted.fields.push((name.to_owned(), value));
+    }
+    let text = |name: &'static str, value: &'static str| {
+        refused(&|it| set(it, name, GgufValue::text(value)))
+    };
+    assert_eq!(
+        text("general.architecture", "gemma3"),
+        "general.architecture: \"gemma3\" is not supported; supported are llama, qwen2 and qwen3"
+    );
+    assert!(
+        text("llama.rope.scaling.type", "yarn").starts_with("llama.rope.scaling.type: \"yarn\"")
+    );
+    assert!(text("tokenizer.ggml.model", "llama").contains("tokenizer.json"));
+    assert!(text("tokenizer.ggml.pre", "tekken").starts_with("tokenizer.ggml.pre: \"tekken\""));
+    assert_eq!(
+        refused(&|it| set(it, "llama.expert_count", count(8))),
+        "llama.expert_count: mixtures of experts are not supported"
+    );
+    assert!(refused(&|it| set(it, "split.count", count(2))).contains("llama-gguf-split"));
+    assert_eq!(
+        refused(&|it| set(it, "llama.attention.head_count", count(7))),
+        "llama.attention.head_count_kv: 4 does not divide the 7 heads"
+    );
+    assert_eq!(
+        refused(&|it| it.fields.retain(|(name, _)| name != "llama.block_count")),
+        "llama.block_count: missing"
+    );
+    assert_eq!(
+        refused(&|it| it.tensors.retain(|t| t.name != "blk.1.ffn_up.weight")),
+        "tensor blk.1.ffn_up.weight: missing"
+    );
+    let divisors = |it: &mut Converted| {
+        let last = it.tensors.last_mut().unwrap();
+        last.bytes[0..4].copy_from_slice(&3f32.to_le_bytes());
+    };
+    assert!(refused(&divisors).starts_with("tensor rope_freqs.weight: other divisors"));
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    let complaint = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let error = ModelDirectory::open(&path).err().unwrap().to_string();
+        error.split_once("model.gguf: ").unwrap().1.to_owned()
+    };
+    assert_eq!(complaint(b""), "empty, not a GGUF file");
+    assert_eq!(complaint(b"PK\x03\x04 and so on"), "not a GGUF file");
+    assert!(complaint(b"GGUF\x01\0\0\0").starts_with("GGUF version 1 is not supported"));
+    assert_eq!(
+        complaint(b"GGUF\0\0\0\x03"),
+        "big-endian GGUF is not supported"
+    );
+    let mut whole = Converted::of(&golden("qwen2"), in_f16).bytes();
+    assert!(
+        complaint(b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0")
+            .contains("tensors; at most")
+    );
+    let listed = whole
+        .windows(12)
+        .position(|w| w == b"token_embd.w")
+        .unwrap();
+    // After the name: two axes of 8 bytes, then the encoding.
+    let encoding = listed + "token_embd.weight".len() + 4 + 16;
+    whole[encoding] = 10;
+    assert!(
+        complaint(&whole)
+            .starts_with("tensor token_embd.weight: Q2_K is not supported; supported are F32, ")
+    );
+}
+
+/// Files that are cut off, and files with changed bytes in the header, load or are refused, quickly and without a panic.
+#[test]
+fn damaged_files_are_refused_quickly() {
+    let whole = Converted::of(&golden("llama"), in_q8);
+    let tensors: usize = whole.tensors.iter().map(|t| t.bytes.len()).sum();
+    let whole = whole.bytes();
+    let header = whole.len() - tensors;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("model.gguf");
+    let mut random = Random::new(1);
+    let mut refused = 0;
+    for case in 0..200 {
+        let mut bytes = whole.clone();
+        let mut below = |most: usize| (random.uniform() * most as f64) as usize;
+        match case % 4 {
+            0 => bytes.truncate(below(bytes.len())),
+            1 => bytes.truncate(below(header)),
+            _ => {
+                for _ in 0..1 + below(3) {
+                    let at = 4 + below(header - 12);
+                    // A length or a count that is far too large, or any byte.
+                    match below(2) {
+                        0 => bytes[at..at + 8].copy_from_slice(&[0xff; 8]),
+                        _ => bytes[at] = below(256) as u8,
+                    }
+                }
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        let start = Instant::now();
+        let opened = ModelDirectory::open(&path);
+        let text = TextFiles::trusted(&path);
+        match opened {
+            Ok(model) => {
+                let read = (text.tokenizer(model.config()).err(), text.template().err());
+                refused += usize::from(read.0.is_some());
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("model.gguf: "), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    assert!(refused >= 150, "{refused} of 200");
+}
