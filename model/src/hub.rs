@@ -20,9 +20,11 @@ use ureq::http::Response;
 
 use crate::ModelError;
 use crate::files::disk;
+use crate::files::gguf::is_gguf;
 use crate::files::weight_files::{INDEX, SINGLE, read_index};
 
-/// `owner/name`, or `owner/name@revision` with a branch, a tag or a commit.
+/// `owner/name`, or `owner/name@revision` with a branch, a tag or a commit. After the name, `:Q4_K_M` or `:FILE.gguf` selects a
+/// GGUF file by its encoding or its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Repository(String);
@@ -31,6 +33,7 @@ impl Repository {
     /// Parses one. Returns `None` for any other form.
     pub fn parse(text: &str) -> Option<Repository> {
         let (id, revision) = text.split_once('@').unwrap_or((text, MAIN));
+        let (id, gguf) = id.split_once(':').unwrap_or((id, "any"));
         let (owner, name) = id.split_once('/')?;
         let is_plain = |text: &str, also: &str| {
             text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
@@ -43,7 +46,9 @@ impl Repository {
         let is_name = |text: &str| is_plain(text, "-_.") && !text.contains("--");
         let is_revision =
             |text: &str| is_plain(text, "-_./") && !text.contains("//") && !text.ends_with('/');
-        let is_valid = is_name(owner) && is_name(name) && is_revision(revision);
+        let is_valid = [owner, name].into_iter().all(is_name)
+            && is_plain(gguf, "-_.")
+            && is_revision(revision);
         is_valid.then(|| Repository(text.to_owned()))
     }
 
@@ -53,7 +58,13 @@ impl Repository {
 
     /// Returns `owner/name`.
     pub fn id(&self) -> &str {
-        self.parts().0
+        let id = self.parts().0;
+        id.split_once(':').map_or(id, |(id, _)| id)
+    }
+
+    /// Returns what selects a GGUF file, if the repository is not one of Hugging Face files.
+    fn gguf(&self) -> Option<&str> {
+        Some(self.parts().0.split_once(':')?.1)
     }
 
     /// Returns the branch, tag or commit; `main` if none was given.
@@ -61,9 +72,12 @@ impl Repository {
         self.parts().1
     }
 
-    /// Returns the same repository at a commit.
-    pub fn at(&self, commit: &str) -> Repository {
-        Repository(format!("{}@{commit}", self.id()))
+    /// Returns the same repository at the commit of a snapshot, with the name of a GGUF file.
+    pub fn at(&self, snapshot: &HubSnapshot) -> Repository {
+        let (id, commit) = (self.id(), &snapshot.commit);
+        let file = snapshot.path.file_name().filter(|_| self.gguf().is_some());
+        let file = file.map_or(String::new(), |name| format!(":{}", name.to_string_lossy()));
+        Repository(format!("{id}{file}@{commit}"))
     }
 }
 
@@ -78,7 +92,8 @@ impl TryFrom<String> for Repository {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Repository, Self::Error> {
-        Repository::parse(&text).ok_or("expected OWNER/NAME or OWNER/NAME@REVISION")
+        Repository::parse(&text)
+            .ok_or("expected OWNER/NAME, OWNER/NAME@REVISION or OWNER/NAME:QUANT")
     }
 }
 
@@ -87,8 +102,8 @@ const MAIN: &str = "main";
 /// The local files of a repository at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubSnapshot {
-    /// The directory. It may lack files of the commit that no model needs.
-    pub dir: PathBuf,
+    /// The directory, which may lack files of the commit that no model needs, or the GGUF file.
+    pub path: PathBuf,
     /// The commit, 40 hexadecimal digits.
     pub commit: String,
 }
@@ -180,7 +195,22 @@ impl Hub {
             token: None,
             is_in_cache: false,
         };
-        if let Some(commit) = download.known_commit() {
+        let known = download.known_commit();
+        if let (Some(commit), Some(wanted)) = (&known, repository.gguf()) {
+            let entries = fs::read_dir(download.snapshot(commit))
+                .into_iter()
+                .flatten();
+            let paths = entries
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|it| it.is_file());
+            let names = paths.filter_map(|it| it.file_name()?.to_str().map(str::to_owned));
+            if let Ok(name) = choose_gguf(names.collect(), wanted) {
+                let path = download.snapshot(commit).join(name);
+                let commit = commit.clone();
+                return Ok(HubSnapshot { path, commit });
+            }
+        } else if let Some(commit) = known {
             let missing = download.missing(&commit)?;
             // Not every model has the other files, and a cache that another library filled does not record which ones the
             // repository lacks.
@@ -188,8 +218,8 @@ impl Hub {
             let lacking = missing.iter().find(required);
             download.is_in_cache = lacking.is_none();
             if missing.is_empty() || (self.offline && download.is_in_cache) {
-                let dir = download.snapshot(&commit);
-                return Ok(HubSnapshot { dir, commit });
+                let path = download.snapshot(&commit);
+                return Ok(HubSnapshot { path, commit });
             }
             if let Some(name) = lacking.filter(|_| self.offline) {
                 return Err(download.offline(name));
@@ -289,6 +319,35 @@ fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
     Ok(read_index(index)?.into_values().collect())
 }
 
+/// Returns the GGUF file of some names that has this name or this encoding, such as Q4_K_M.
+fn choose_gguf(mut names: Vec<String>, wanted: &str) -> Result<String, String> {
+    names.retain(|name| is_gguf(name.as_ref()));
+    let wanted = wanted.to_lowercase();
+    let stem = wanted.strip_suffix(".gguf").unwrap_or(&wanted);
+    let is_wanted = |name: &&String| {
+        let name = name.to_lowercase();
+        let before = name
+            .strip_suffix(".gguf")
+            .and_then(|name| name.strip_suffix(stem));
+        before.is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_']))
+    };
+    let found: Vec<&String> = names.iter().filter(is_wanted).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        _ if names.is_empty() => {
+            Err("has no GGUF files; leave out the part after the colon".to_owned())
+        }
+        [] => Err(format!(
+            "has no GGUF file {wanted}; it has {}",
+            names.join(", ")
+        )),
+        _ => Err(format!(
+            "has several GGUF files {wanted}: name one of {}",
+            names.join(", ")
+        )),
+    }
+}
+
 struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
@@ -345,10 +404,28 @@ impl Download<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, ModelError> {
         let (commit, files) = self.list()?;
         let dir = self.snapshot(&commit);
+        if let Some(wanted) = self.repository.gguf() {
+            let name = choose_gguf(files.keys().cloned().collect(), wanted);
+            let name = name.map_err(|problem| self.error(problem))?;
+            let path = dir.join(&name);
+            if !path.is_file() {
+                let total = files[&name].size;
+                self.fetch(&commit, &files[&name], &mut |done| progress(done, total))?;
+            }
+            self.note_commit(&commit)?;
+            return Ok(HubSnapshot { path, commit });
+        }
         let is_there = |name: &str| dir.join(name).is_file();
         let lacks = |name: &str| {
+            let gguf = files.keys().find(|name| is_gguf(name.as_ref()));
+            let gguf = gguf.map_or(String::new(), |name| {
+                format!(
+                    "; it has GGUF files, such as {}:{name}",
+                    self.repository.id()
+                )
+            });
             self.error(format!(
-                "has no {name}: wanted config.json and *.safetensors"
+                "has no {name}: wanted config.json and *.safetensors{gguf}"
             ))
         };
         let file = |name: &str| files.get(name).ok_or_else(|| lacks(name));
@@ -378,11 +455,16 @@ impl Download<'_> {
         for name in FILES.iter().filter(|name| !files.contains_key(**name)) {
             disk::write_file(&self.not_there(&commit).join(name), b"")?;
         }
-        let revision = self.repository.revision();
-        if revision != commit {
-            disk::write_file(&self.home.join("refs").join(revision), commit.as_bytes())?;
+        self.note_commit(&commit)?;
+        Ok(HubSnapshot { path: dir, commit })
+    }
+
+    /// Records the commit of the revision.
+    fn note_commit(&self, commit: &str) -> Result<(), ModelError> {
+        match self.repository.revision() {
+            revision if revision == commit => Ok(()),
+            revision => disk::write_file(&self.home.join("refs").join(revision), commit.as_bytes()),
         }
-        Ok(HubSnapshot { dir, commit })
     }
 
     /// Requests the commit of the revision and its files by name.

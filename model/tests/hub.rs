@@ -214,11 +214,11 @@ fn a_model_is_downloaded_once_without_other_files() {
             .snapshot(&repository, &mut |done, total| told.push((done, total)))
             .unwrap();
         assert_eq!(snapshot.commit, COMMIT);
-        let read = files_in(&snapshot.dir);
+        let read = files_in(&snapshot.path);
         let weights = read.iter().filter(|file| file.ends_with(".safetensors"));
         assert_eq!(weights.count(), shards);
         for file in &read {
-            let (here, there) = (snapshot.dir.join(file), golden(name).join(file));
+            let (here, there) = (snapshot.path.join(file), golden(name).join(file));
             assert_eq!(fs::read(here).unwrap(), fs::read(there).unwrap(), "{file}");
         }
         for not_read in ["README.md", "pytorch_model.bin", "chat.json"] {
@@ -229,8 +229,8 @@ fn a_model_is_downloaded_once_without_other_files() {
         assert!(done == total && total > 100_000, "{done} of {total}");
         assert!(told.iter().all(|(_, t)| *t == total) && told.is_sorted());
 
-        let checkpoint = ModelDirectory::open(&snapshot.dir).unwrap();
-        Tokenizer::load(&snapshot.dir, checkpoint.config()).unwrap();
+        let checkpoint = ModelDirectory::open(&snapshot.path).unwrap();
+        Tokenizer::load(&snapshot.path, checkpoint.config()).unwrap();
         // In the layout of Hugging Face's libraries.
         let repository = home.path().join("models--owner--name");
         assert_eq!(
@@ -260,7 +260,7 @@ fn a_model_is_downloaded_once_without_other_files() {
         }
         assert_eq!(stub.asked(), []);
         // Only a missing file is downloaded.
-        fs::remove_file(snapshot.dir.join("config.json")).unwrap();
+        fs::remove_file(snapshot.path.join("config.json")).unwrap();
         fs::remove_file(repository.join("blobs").join(git_hash(&config))).unwrap();
         get(&hub, "owner/name@refs/pr/1").unwrap();
         let asked: Vec<String> = stub.asked().into_iter().map(|(path, ..)| path).collect();
@@ -291,7 +291,7 @@ fn partial_downloads_are_resumed() {
             manner.knows_no_ranges = knows_no_ranges;
         });
         let snapshot = get(&stub.hub(home.path()), "owner/name").unwrap();
-        assert_eq!(fs::read(snapshot.dir.join(FILE)).unwrap(), weights);
+        assert_eq!(fs::read(snapshot.path.join(FILE)).unwrap(), weights);
         let from: Vec<usize> = stub
             .asked()
             .iter()
@@ -323,7 +323,7 @@ fn partial_downloads_are_resumed() {
     stub.with(|manner| manner.cuts.clear());
     stub.asked();
     let snapshot = get(&stub.hub(home.path()), "owner/name").unwrap();
-    assert_eq!(fs::read(snapshot.dir.join(FILE)).unwrap(), weights);
+    assert_eq!(fs::read(snapshot.path.join(FILE)).unwrap(), weights);
     let asked: Vec<_> = stub
         .asked()
         .into_iter()
@@ -469,7 +469,7 @@ fn repositories_without_a_model_are_refused() {
     });
     let hub = stub.hub(home.path());
     let snapshot = get(&hub, "owner/name").unwrap();
-    ModelConfig::read(&snapshot.dir).unwrap();
+    ModelConfig::read(&snapshot.path).unwrap();
     stub.asked();
     get(&hub, "owner/name").unwrap();
     assert_eq!(stub.asked(), []);
@@ -491,6 +491,56 @@ fn repositories_without_a_model_are_refused() {
         "{error}"
     );
     assert!(!home.path().join("evil.safetensors").exists());
+}
+
+#[test]
+fn a_gguf_file_is_selected_by_its_encoding_or_its_name() {
+    let (stub, home) = (HubStub::of("qwen2"), tempfile::tempdir().unwrap());
+    for name in [
+        "a-Q4_K_M.gguf",
+        "a-q8_0.gguf",
+        "b-Q8_0.gguf",
+        "mmproj-a-f16.gguf",
+    ] {
+        let bytes = name.as_bytes().to_vec();
+        stub.with(|manner| drop(manner.files.insert(name.to_owned(), bytes)));
+    }
+    let hub = stub.hub(home.path());
+    for (wanted, name) in [("q4_k_m", "a-Q4_K_M.gguf"), ("b-Q8_0.gguf", "b-Q8_0.gguf")] {
+        let repository = format!("owner/name:{wanted}@main");
+        let snapshot = get(&hub, &repository).unwrap();
+        assert_eq!(fs::read(&snapshot.path).unwrap(), name.as_bytes());
+        let pinned = Repository::parse(&repository)
+            .unwrap()
+            .at(&snapshot)
+            .to_string();
+        assert!(
+            pinned.starts_with(&format!("owner/name:{name}@0123")),
+            "{pinned}"
+        );
+        assert_eq!(stub.asked().len(), 2, "the list and the file");
+        // From the cache.
+        assert_eq!(get(&hub, &repository).unwrap(), snapshot);
+        assert_eq!(stub.asked().len(), 0);
+    }
+    let home = tempfile::tempdir().unwrap();
+    let hub = stub.hub(home.path());
+    let refused = |wanted: &str| get(&hub, &format!("owner/name:{wanted}")).unwrap_err();
+    assert_eq!(
+        refused("Q8_0"),
+        "owner/name:Q8_0: has several GGUF files q8_0: name one of a-q8_0.gguf, b-Q8_0.gguf"
+    );
+    assert!(
+        refused("Q5_K")
+            .contains("it has a-Q4_K_M.gguf, a-q8_0.gguf, b-Q8_0.gguf, mmproj-a-f16.gguf")
+    );
+    stub.with(|manner| drop(manner.files.remove(FILE)));
+    let (home, error) = (
+        tempfile::tempdir().unwrap(),
+        "; it has GGUF files, such as owner/name:a-Q4_K_M.gguf",
+    );
+    let complaint = get(&stub.hub(home.path()), "owner/name").unwrap_err();
+    assert!(complaint.ends_with(error), "{complaint}");
 }
 
 #[test]
@@ -523,7 +573,7 @@ fn offline_uses_the_cache_only() {
         "{error}"
     );
     fs::copy(golden("qwen2").join(FILE), snapshot.join(FILE)).unwrap();
-    assert_eq!(get(&hub, "owner/name").unwrap().dir, snapshot);
+    assert_eq!(get(&hub, "owner/name").unwrap().path, snapshot);
     assert_eq!(stub.asked(), []);
     // No server.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -571,7 +621,7 @@ fn a_download_waits_for_its_lock_and_checks_its_file() {
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!((asked(), download.is_finished()), (6, false));
         other.unlock().unwrap();
-        let dir = download.join().unwrap().dir;
+        let dir = download.join().unwrap().path;
         assert_eq!(fs::read(dir.join(FILE)).unwrap(), weights);
     });
     assert!(lock.exists());
@@ -585,7 +635,7 @@ fn concurrent_downloads_share_their_files() {
     std::thread::scope(|scope| {
         let both = [(); 4].map(|()| scope.spawn(|| get(&hub, "owner/name").unwrap()));
         for one in both {
-            let dir = one.join().unwrap().dir;
+            let dir = one.join().unwrap().path;
             assert_eq!(files_in(&dir.join("../../blobs")).len(), 6);
             assert_eq!(
                 fs::read(dir.join(FILE)).unwrap(),

@@ -1,5 +1,6 @@
 //! LoRA adapters: the layers that they change, their weights and their files.
 
+mod gguf_lora;
 mod lora;
 mod lora_config;
 mod merge;

@@ -110,6 +110,11 @@ impl StoredAdapter {
         Ok(())
     }
 
+    /// Returns the path of the weights.
+    pub(crate) fn path(&self) -> &Path {
+        self.weights.path_of("")
+    }
+
     /// Returns the largest rank.
     pub fn rank(&self) -> usize {
         self.sites.iter().map(|site| site.rank).max().unwrap_or(0)

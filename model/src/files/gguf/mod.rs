@@ -18,7 +18,7 @@ use memmap2::{Mmap, MmapOptions};
 use serde_json::{Map, Value, json};
 
 pub(crate) use blocks::GgufFormat;
-pub(crate) use model::{head_permutation, read_config, tensor_name};
+pub(crate) use model::{head_permutation, interleaved, read_config, tensor_name};
 pub(crate) use write::{GgufOutput, GgufValue};
 
 use super::disk;

@@ -171,3 +171,17 @@ pub(crate) fn head_permutation(config: &ModelConfig, hugging_face: &str) -> Opti
         .any(|part| hugging_face.contains(part));
     (is_rotated && config.family == ModelFamily::Llama).then_some(config.head_size)
 }
+
+/// Returns rows in the order of llama.cpp, for the heads that [`head_permutation`] names: as its converter, which reshapes to
+/// (heads, 2, size / 2, columns) and swaps the second axis and the third.
+pub(crate) fn interleaved(values: &[f32], head: usize, cols: usize) -> Vec<f32> {
+    let mut rows = Vec::with_capacity(values.len());
+    for head in values.chunks_exact(head * cols) {
+        let (first, second) = head.split_at(head.len() / 2);
+        for (a, b) in first.chunks_exact(cols).zip(second.chunks_exact(cols)) {
+            rows.extend(a);
+            rows.extend(b);
+        }
+    }
+    rows
+}

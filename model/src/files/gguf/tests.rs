@@ -171,18 +171,6 @@ fn f32_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// The rows of each head in the order of llama.cpp, as its converter makes it: `reshape(heads, 2, size / 2, columns)`, with the
-/// second and third axis swapped.
-fn interleaved(values: &[f32], head: usize, cols: usize) -> Vec<f32> {
-    let mut rows = Vec::new();
-    for head in values.chunks_exact(head * cols) {
-        let (first, second) = head.split_at(head.len() / 2);
-        let pairs = first.chunks_exact(cols).zip(second.chunks_exact(cols));
-        rows.extend(pairs.flat_map(|(a, b)| [a, b].concat()));
-    }
-    rows
-}
-
 fn tokenizer_fields(dir: &Path, config: &ModelConfig) -> Vec<(String, GgufValue)> {
     let read = |name: &str| -> Value {
         serde_json::from_slice(&fs::read(dir.join(name)).unwrap()).unwrap()
@@ -438,6 +426,66 @@ fn what_is_not_supported_is_refused_by_name() {
         complaint(&whole)
             .starts_with("tensor token_embd.weight: Q2_K is not supported; supported are F32, ")
     );
+}
+
+/// A adapted logit is that of the merged weights; llama.cpp merges in its own order of rows.
+#[test]
+fn an_adapter_for_llama_cpp_changes_the_same_weights() {
+    let dir = golden("llama");
+    let model = ModelDirectory::open(&dir).unwrap();
+    let config = model.config();
+    let adapter = model.adapter(&dir.join("adapter")).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("adapter.gguf");
+    fs::write(&path, adapter.to_gguf(config).unwrap()).unwrap();
+    let file = Gguf::open(&path).unwrap();
+    let field = |name: &str| file.fields().get(name).unwrap().clone();
+    assert_eq!(field("general.type"), "adapter");
+    assert_eq!(field("adapter.type"), "lora");
+    assert_eq!(field("general.architecture"), "llama");
+    let alpha = field("adapter.lora.alpha").as_f64().unwrap() as f32;
+
+    let merged = home.path().join("merged");
+    model.merge(&adapter, &merged, &mut |_, _| ()).unwrap();
+    let merged = ModelDirectory::open(&merged).unwrap();
+    let mut changed = 0;
+    for (name, shape) in config.tensors() {
+        let read = |model: &ModelDirectory| model.weights.read(&name, &shape).unwrap();
+        let (mut before, mut after) = (read(&model), read(&merged));
+        let own = tensor_name(&name);
+        let values = |side: &str| {
+            let tensor = file.tensors.get(&format!("{own}.lora_{side}"))?;
+            Some((
+                tensor.shape.clone(),
+                tensor.format.to_f32(&file.map[tensor.bytes.clone()]),
+            ))
+        };
+        let (Some((a_shape, a)), Some((b_shape, b))) = (values("a"), values("b")) else {
+            assert_eq!(before, after, "{name}");
+            continue;
+        };
+        let (rank, n, k) = (a_shape[0], shape[0], shape[1]);
+        assert_eq!((a_shape[1], b_shape), (k, vec![n, rank]));
+        if let Some(head) = head_permutation(config, &name) {
+            before = interleaved(&before, head, k);
+            after = interleaved(&after, head, k);
+        }
+        for (at, (before, after)) in before.iter().zip(&after).enumerate() {
+            let (row, column) = (at / k, at % k);
+            let term = (0..rank)
+                .map(|r| b[row * rank + r] * a[r * k + column])
+                .sum::<f32>();
+            let wanted = before + alpha / rank as f32 * term;
+            // The merged weights are in f16.
+            let allowed = 1e-6 + wanted.abs() / 1024.0;
+            assert!(
+                (after - wanted).abs() < allowed,
+                "{name} {at}: {after} {wanted}"
+            );
+        }
+        changed += 1;
+    }
+    assert_eq!(changed, adapter.sites.len());
 }
 
 /// Files that are cut off, and files with changed bytes in the header, load or are refused, quickly and without a panic.

@@ -24,7 +24,7 @@ pub struct ConfigArgs {
     pub set: Vec<String>,
     /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
     /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
-    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
     pub model: Option<String>,
     /// Start with this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]

@@ -98,7 +98,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Follow a run or a sweep in the terminal, from another shell
     Watch(WatchArgs),
-    /// Export the metrics of a run as CSV or TensorBoard files
+    /// Export the metrics of a run as CSV or TensorBoard files, or its adapter for llama.cpp
     Export(ExportArgs),
     /// List runs with their game, model, steps and best evaluation
     Runs(RunsArgs),
@@ -210,13 +210,24 @@ pub struct ModelArgs {
     /// Use the trained model of this run directory: its best adapter, or its best model if all weights were trained
     #[arg(value_name = "RUN")]
     pub run: Option<PathBuf>,
-    /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
-    /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
-    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    /// Use this model instead of the built-in one: a directory of Hugging Face files, a GGUF file, or a Hugging Face
+    /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
+    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
     pub model: Option<String>,
     /// Add this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// Selects the trained model of a run.
+    pub fn of_run(run: &Path) -> ModelArgs {
+        ModelArgs {
+            run: Some(run.to_owned()),
+            model: None,
+            adapter: None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -334,7 +345,7 @@ pub struct PretrainArgs {
     #[arg(long, value_name = "EPISODES.jsonl")]
     pub from: Vec<PathBuf>,
     /// Train this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|OWNER/NAME", requires = "from")]
+    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME", requires = "from")]
     pub model: Option<String>,
     /// Skip episodes with a lower return
     #[arg(
@@ -391,7 +402,7 @@ impl PretrainArgs {
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Check this model, too: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
     pub model: Option<String>,
     /// Print one JSON object, for a bug report
     #[arg(long)]
@@ -405,7 +416,7 @@ pub struct BenchArgs {
     pub name: Option<String>,
     /// Measure the shapes and phases of this model, and forecast its speed: a directory of Hugging Face files, or a
     /// Hugging Face repository
-    #[arg(long, value_name = "DIR|OWNER/NAME")]
+    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
     pub model: Option<String>,
     /// Forecast a training step of this preset or config file
     #[arg(
@@ -465,9 +476,9 @@ pub struct ExportArgs {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Output format
-    #[arg(long, value_name = "tensorboard|csv")]
+    #[arg(long, value_name = "tensorboard|csv|gguf")]
     pub format: ExportFormat,
-    /// Write to this directory, which must be new or empty [default: RUN/tensorboard or RUN/csv]
+    /// Write to this directory, which must be new or empty [default: RUN/tensorboard, RUN/csv or RUN/gguf]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
@@ -478,6 +489,8 @@ pub enum ExportFormat {
     Tensorboard,
     /// steps.csv and evaluations.csv
     Csv,
+    /// adapter.gguf, the best adapter for llama.cpp's --lora
+    Gguf,
 }
 
 impl TrainArgs {

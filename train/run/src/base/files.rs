@@ -79,11 +79,11 @@ impl Files {
         })?;
         let told = &mut in_millions(progress, "downloading", "MB");
         let snapshot = hub.snapshot(repository, told)?;
-        let pinned = repository.at(&snapshot.commit);
+        let pinned = repository.at(&snapshot);
         Ok(Files {
             name: pinned.to_string(),
             repository: Some(pinned),
-            ..Files::open(Some(&snapshot.dir))?
+            ..Files::open(Some(&snapshot.path))?
         })
     }
 

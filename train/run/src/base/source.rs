@@ -21,12 +21,16 @@ pub enum ModelSource {
 impl ModelSource {
     /// Parses a name: an existing directory or a GGUF file; otherwise a repository, if the name has the form `owner/name@revision`, or
     /// `owner/name` and there is no directory `owner`; otherwise a missing directory. A path that begins with `.`, `~` or a
-    /// slash, or ends with `.gguf`, is never a repository.
+    /// slash, or ends with `.gguf` without a colon, is never a repository.
     pub fn typed(text: &str) -> ModelSource {
         let path = Path::new(text);
         let is_beside_others = path.parent().is_some_and(Path::is_dir) && !text.contains('@');
         match Repository::parse(text) {
-            Some(repository) if !path.is_dir() && !is_beside_others && !is_gguf(path) => {
+            Some(repository)
+                if !path.is_dir()
+                    && !is_beside_others
+                    && (text.contains(':') || !is_gguf(path)) =>
+            {
                 ModelSource::Repository(repository)
             }
             _ => ModelSource::Local(path.to_owned()),
@@ -56,6 +60,8 @@ mod tests {
             "a/b@main",
             "a/b@refs/pr/1",
             "a/b@v1.0",
+            "a/b:Q4_K_M",
+            "a/b-GGUF:b-q8_0.gguf@main",
         ] {
             assert!(is_repository(name), "{name}");
         }
