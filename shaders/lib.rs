@@ -28,12 +28,12 @@ shaders! {
     attention + attention_shared
     attention_lanes + attention_shared + exchange_subgroup
     binary
-    embedding + quantised
+    embedding + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + quantised + exchange_subgroup
+    matmul_lanes + matmul_shared + weight_quantised + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + quantised
+    matmul_tiles + matmul_shared + weight_quantised
     norm + reduce_group
     policy_loss + reduce_group
     probe

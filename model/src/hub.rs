@@ -341,10 +341,13 @@ fn choose_gguf(mut names: Vec<String>, wanted: &str) -> Result<String, String> {
             "has no GGUF file {wanted}; it has {}",
             names.join(", ")
         )),
-        _ => Err(format!(
-            "has several GGUF files {wanted}: name one of {}",
-            names.join(", ")
-        )),
+        _ => {
+            let found: Vec<&str> = found.iter().map(|name| name.as_str()).collect();
+            Err(format!(
+                "has several GGUF files {wanted}: name one of {}",
+                found.join(", ")
+            ))
+        }
     }
 }
 

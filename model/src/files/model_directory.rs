@@ -20,6 +20,7 @@ pub struct ModelDirectory {
     dir: PathBuf,
     config: ModelConfig,
     pub(crate) weights: WeightFiles,
+    quantised: Option<WeightFormat>,
 }
 
 impl ModelDirectory {
@@ -49,7 +50,17 @@ impl ModelDirectory {
             dir,
             config,
             weights,
+            quantised: None,
         })
+    }
+
+    /// Rounds matrices that are not quantised to this format when they are loaded. In 4 bits, the embedding and the head have
+    /// 8, because their errors weigh most. Matrices whose columns are not a multiple of 32 stay as they are.
+    pub fn quantised(self, format: Option<WeightFormat>) -> ModelDirectory {
+        ModelDirectory {
+            quantised: format,
+            ..self
+        }
     }
 
     /// Returns the directory or the GGUF file.
@@ -173,6 +184,15 @@ impl ModelDirectory {
             && format.device_format().group().is_some()
         {
             return format.device_format();
+        }
+        let cols = self.weights.stored(name).map(|stored| stored.shape[1]);
+        if let Some(format) = self.quantised
+            && cols.is_ok_and(|cols| cols.is_multiple_of(32))
+        {
+            return match name {
+                EMBEDDING | HEAD => WeightFormat::Q8,
+                _ => format,
+            };
         }
         match (precision, encoding.dtype()) {
             (_, Dtype::F32 | Dtype::F64) => WeightFormat::F32,

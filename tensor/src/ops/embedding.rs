@@ -66,11 +66,11 @@ mod tests {
         }
     }
 
-    /// 1 KiB holds 8 rows of 64 numbers of 16 bits: the table is split.
+    /// 4 KiB hold 32 rows of 64 numbers of 16 bits: the table is split.
     #[test]
     fn a_frozen_table_in_every_format_split_or_not() {
         let narrow = GpuOptions {
-            max_binding: Some(1024),
+            max_binding: Some(4096),
             checked: true,
             poison: true,
             ..GpuOptions::default()

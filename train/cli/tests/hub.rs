@@ -101,10 +101,10 @@ fn an_unavailable_model_is_named_with_a_hint() {
     assert_snapshot!(error, @"error: owner/name: it is not in the cache cache, and HF_HUB_OFFLINE is set: unset it once, or name a directory");
     let (code, error) = told(&["eval", "--model", "name"]);
     assert_eq!(code, 2);
-    assert_snapshot!(error, @"error: there is no model directory name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); a repository of the Hugging Face hub is named OWNER/name");
+    assert_snapshot!(error, @"error: there is no model directory name: wanted one with config.json, *.safetensors and tokenizer.json, or a GGUF file (--model, model.dir); a repository of the Hugging Face hub is named OWNER/name");
     let (code, error) = told(&["eval", "--set", "model.dir=owner/name"]);
     assert_eq!(code, 2);
-    assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name@main");
+    assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json, or a GGUF file (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name@main");
     let (code, error) = told(&["eval", "--set", "model.repo=a/b", "--set", "model.dir=b"]);
     assert_eq!(code, 2);
     assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "b" (--set); for example: --set model.repo="#);

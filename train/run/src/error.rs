@@ -74,8 +74,8 @@ impl Error {
             None => String::new(),
         };
         Error::Unusable(format!(
-            "there is no model directory {}: wanted one with config.json, *.safetensors and tokenizer.json, or a file with the extension gguf (--model, \
-             model.dir){more}",
+            "there is no model directory {}: wanted one with config.json, *.safetensors and tokenizer.json, or a GGUF file \
+             (--model, model.dir){more}",
             dir.display()
         ))
     }

@@ -113,7 +113,7 @@ impl State {
         if whole && let Some(dir) = config.model.adapter.as_deref() {
             return Err(beside_an_adapter(dir).into());
         }
-        let files = Files::of(&config.model.source()?, hub, progress)?;
+        let files = Files::of(&config.model, hub, progress)?;
         if let Some(repository) = &files.repository {
             config.model.repo = Some(repository.clone());
         }

@@ -97,7 +97,7 @@ impl Gguf {
             arrays: BTreeMap::new(),
             tensors: BTreeMap::new(),
         };
-        let header = Header::read(&gguf.map, length).map_err(wrong)?;
+        let header = GgufHeader::read(&gguf.map, length).map_err(wrong)?;
         (gguf.fields, gguf.arrays, gguf.tensors) = (header.fields, header.arrays, header.tensors);
         Ok(gguf)
     }
@@ -152,15 +152,15 @@ impl Gguf {
 
 /// What is read before the values of the tensors.
 #[derive(Default)]
-struct Header {
+struct GgufHeader {
     fields: Map<String, Value>,
     arrays: BTreeMap<String, GgufArray>,
     tensors: BTreeMap<String, GgufTensor>,
 }
 
-impl Header {
+impl GgufHeader {
     /// Reads the header of a file of some length, of which `bytes` is at least the header.
-    fn read(bytes: &[u8], length: u64) -> Result<Header, String> {
+    fn read(bytes: &[u8], length: u64) -> Result<GgufHeader, String> {
         if bytes.starts_with(b"version https://git-lfs") {
             return Err("a Git LFS pointer, not the model; run `git lfs pull` there".to_owned());
         }
@@ -186,7 +186,7 @@ impl Header {
                 return Err(format!("{count} {what}; at most {MAX_ENTRIES}"));
             }
         }
-        let mut header = Header::default();
+        let mut header = GgufHeader::default();
         for _ in 0..fields {
             header.read_field(&mut reader)?;
         }

@@ -319,6 +319,47 @@ fn quantised_weights_stay_quantised_and_compute_what_their_values_do() {
 }
 
 #[test]
+fn a_checkpoint_is_quantised_when_it_is_loaded() {
+    let (dir, gpu) = (golden("llama"), check::gpu());
+    let wanted = logits(&dir);
+    let spread = |all: &[f32]| {
+        let bound = |pick: fn(f32, f32) -> f32| all.iter().copied().reduce(pick).unwrap();
+        bound(f32::max) - bound(f32::min)
+    };
+    // With 32 weights in a range of four standard deviations, rounding to 255 steps changes a product by 0.5 % (root mean
+    // square), and to 15 steps by 8 %. The largest of 2,304 logits that pass through fifteen products is off by some times that.
+    for (format, tables, allowed) in [(WeightFormat::Q8, 16, 0.02), (WeightFormat::Q4, 2, 0.3)] {
+        let model = ModelDirectory::open(&dir).unwrap().quantised(Some(format));
+        let bytes = model.device_bytes(Precision::Auto);
+        let model = model.load(&gpu, Precision::Auto, &mut |_, _| ()).unwrap();
+        let matrices = model.report().matrices;
+        // Embedding and head have 8 bits.
+        assert_eq!(matrices[WeightFormat::Q8 as usize], tables);
+        assert_eq!(matrices.iter().sum::<usize>(), 16);
+        assert_eq!(matrices[WeightFormat::Q4 as usize], 16 - tables);
+        let tokens = Tokens::sequence(&gpu, &[5, 9, 120, 33, 33, 7]);
+        let got = model
+            .forward(&tokens, None)
+            .logits(&model.head(None))
+            .to_vec()
+            .unwrap();
+        let off = got
+            .iter()
+            .zip(&wanted)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max);
+        println!(
+            "{format:?}: {} of the spread, {bytes} bytes",
+            off / spread(&wanted)
+        );
+        assert!(
+            off > 0.0 && off < allowed * spread(&wanted),
+            "{format:?}: {off}"
+        );
+    }
+}
+
+#[test]
 fn the_tokenizer_of_the_metadata_is_that_of_the_directory() {
     let dir = golden("qwen2");
     let home = tempfile::tempdir().unwrap();

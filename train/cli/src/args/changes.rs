@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lapwing_train::base::source::ModelSource;
-use lapwing_train::config::{Origin, PathKind, Resolved};
+use lapwing_train::config::{Origin, PathKind, Quantise, Resolved};
 use lapwing_train::record::directory::{self, Trained};
 use lapwing_train::{Config, ConfigError, Error};
 
@@ -22,13 +22,16 @@ pub struct ConfigArgs {
     /// Change a config value, such as train.lr=0.001. May be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Use this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository such as
-    /// Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
-    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
+    /// Use this model instead of the built-in one: a directory of Hugging Face files, a GGUF file, or a Hugging Face
+    /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit, and :Q4_K_M a GGUF file
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// Start with this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
+    /// Round the weights to 8 or 4 bits when they are loaded (model.quantise)
+    #[arg(long, value_name = "q8|q4", alias = "quantize", value_parser = quantise)]
+    pub quantise: Option<Quantise>,
     /// Play this game (game.name): one that `lapwing games` lists, or an external environment: exec:COMMAND (a child
     /// process) or ws://HOST:PORT/ws (a server). See `lapwing help environments`
     #[arg(long, value_name = "GAME")]
@@ -115,6 +118,10 @@ impl ConfigArgs {
             settings.push(quoted("model model.dir", &dir));
             settings.push(quoted("model model.repo", repo));
         }
+        if let Some(quantise) = self.quantise {
+            let name = format!("{quantise:?}").to_lowercase();
+            settings.push(quoted("quantise model.quantise", &name));
+        }
         if let Some(dir) = &self.adapter {
             let adapter = adapter("--adapter", dir)?;
             settings.push(quoted("adapter model.adapter", &adapter.to_string_lossy()));
@@ -162,6 +169,16 @@ pub fn adapter(option: &str, dir: &Path) -> Result<PathBuf, Error> {
             out::quoted(&model.to_string_lossy())
         ))
         .into()),
+    }
+}
+
+/// Parses `--quantise`.
+pub fn quantise(text: &str) -> Result<Quantise, String> {
+    match text {
+        "none" => Ok(Quantise::None),
+        "q8" => Ok(Quantise::Q8),
+        "q4" => Ok(Quantise::Q4),
+        _ => Err("wanted q8, q4 or none".to_owned()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use lapwing_tensor::{Gpu, GpuError, GpuOptions};
-use lapwing_train::config::MOST_EPISODES;
+use lapwing_train::config::{MOST_EPISODES, Quantise};
 use lapwing_train::record::directory;
 use lapwing_train::{Config, Error};
 
@@ -211,12 +211,15 @@ pub struct ModelArgs {
     #[arg(value_name = "RUN")]
     pub run: Option<PathBuf>,
     /// Use this model instead of the built-in one: a directory of Hugging Face files, a GGUF file, or a Hugging Face
-    /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit
-    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
+    /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit, and :Q4_K_M a GGUF file
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// Add this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
+    /// Round the weights to 8 or 4 bits when they are loaded (model.quantise)
+    #[arg(long, value_name = "q8|q4", alias = "quantize", value_parser = changes::quantise)]
+    pub quantise: Option<Quantise>,
 }
 
 impl ModelArgs {
@@ -226,6 +229,7 @@ impl ModelArgs {
             run: Some(run.to_owned()),
             model: None,
             adapter: None,
+            quantise: None,
         }
     }
 }
@@ -344,8 +348,8 @@ pub struct PretrainArgs {
     /// May be repeated
     #[arg(long, value_name = "EPISODES.jsonl")]
     pub from: Vec<PathBuf>,
-    /// Train this model instead of the built-in one: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME", requires = "from")]
+    /// Train this model instead of the built-in one: a directory of Hugging Face files, a GGUF file, or a Hugging Face repository
+    #[arg(long, value_name = "MODEL", requires = "from")]
     pub model: Option<String>,
     /// Skip episodes with a lower return
     #[arg(
@@ -387,6 +391,7 @@ impl PretrainArgs {
             set: self.set.clone(),
             model: self.model.clone(),
             adapter: None,
+            quantise: None,
             game: None,
         };
         let seed = vec![format!("--seed train.seed={}", self.seed)];
@@ -401,8 +406,8 @@ impl PretrainArgs {
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Check this model, too: a directory of Hugging Face files, or a Hugging Face repository
-    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
+    /// Check this model, too: a directory of Hugging Face files, a GGUF file, or a Hugging Face repository
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// Print one JSON object, for a bug report
     #[arg(long)]
@@ -414,9 +419,9 @@ pub struct BenchArgs {
     /// Measure only what has this in its name, such as product or attention/3B
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Measure the shapes and phases of this model, and forecast its speed: a directory of Hugging Face files, or a
-    /// Hugging Face repository
-    #[arg(long, value_name = "DIR|FILE.gguf|OWNER/NAME")]
+    /// Measure the shapes and phases of this model, and forecast its speed: a directory of Hugging Face files, a GGUF
+    /// file, or a Hugging Face repository
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// Forecast a training step of this preset or config file
     #[arg(

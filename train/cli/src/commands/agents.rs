@@ -50,11 +50,10 @@ pub fn trained_and_initial(
     if initial == *config {
         return Ok((trained("model"), None));
     }
-    let source = initial.source()?;
-    let loaded = Files::of(&source, hub(), progress);
+    let loaded = Files::of(&initial, hub(), progress);
     let loaded = loaded.and_then(|files| files.load(policy.model.gpu(), progress));
     if let Err(error) = &loaded {
-        let name = source.name();
+        let name = initial.source()?.name();
         let text = format!("the initial model {name} is not compared: {error}");
         progress.note(&text);
     }
@@ -69,7 +68,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
     let (model, adapter) = match args::learned(dir)? {
         Trained::Model(place) => {
             let files = Files::open(Some(&place))?;
-            let own = Files::of(&initial.source()?, hub(), progress)?;
+            let own = Files::of(&initial, hub(), progress)?;
             let tokens = |files: &Files| files.checkpoint.text_file("tokenizer.json").ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
             if shape(&files) != shape(&own) || tokens(&files) != tokens(&own) {
@@ -80,10 +79,9 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
             (files.load(gpu, progress)?, None)
         }
         Trained::Adapter(_) => {
-            let source = initial.source()?;
-            let files = Files::of(&source, hub(), progress)?;
+            let files = Files::of(&initial, hub(), progress)?;
             let stored = files.adapter(&args::adapter("--against", dir)?)?;
-            let model = match source == state.config.model.source()? {
+            let model = match initial.source()? == state.config.model.source()? {
                 true => state.learner.policy.model.clone(),
                 false => files.load(gpu, progress)?,
             };

@@ -10,6 +10,7 @@ use lapwing_play::Progress;
 use lapwing_train::Config;
 use lapwing_train::base::files::Files;
 use lapwing_train::base::source::ModelSource;
+use lapwing_train::config::ModelChoice;
 use lapwing_train::memory::{MemoryDemand, MemoryPlan};
 use lapwing_train::record::directory::{self, Trained};
 use serde::de::DeserializeOwned;
@@ -33,20 +34,22 @@ impl InputError {
 
 /// Opens the files of the selected model, or of the built-in one, and reads its adapter.
 pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
-    let (source, adapter) = selected(arguments)?;
-    let files = Files::of(&source, hub(), &Terminal::new())?;
+    let (mut choice, adapter) = selected(arguments)?;
+    choice.quantise = arguments.quantise.unwrap_or(choice.quantise);
+    let files = Files::of(&choice, hub(), &Terminal::new())?;
     let adapter = adapter.map(|dir| files.adapter(&dir)).transpose()?;
     Ok((files, adapter))
 }
 
 /// Returns the selected model, or the built-in one, and the directory of its adapter. Those of a run are its model and its
 /// trained adapter, or its trained model.
-fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
+fn selected(arguments: &ModelArgs) -> Result<(ModelChoice, Option<PathBuf>)> {
     let Some(run) = &arguments.run else {
         let model = arguments.model.as_deref().map(args::model).transpose()?;
         let adapter = arguments.adapter.as_ref();
         let adapter = adapter.map(|dir| args::adapter("--adapter", dir));
-        return Ok((model.unwrap_or(ModelSource::BuiltIn), adapter.transpose()?));
+        let model = model.unwrap_or(ModelSource::BuiltIn);
+        return Ok((model.into(), adapter.transpose()?));
     };
     if arguments.model.is_some() || arguments.adapter.is_some() {
         let problem = "the first argument is a run, which has its own model: leave out --model and --adapter; a text \
@@ -58,8 +61,8 @@ fn selected(arguments: &ModelArgs) -> Result<(ModelSource, Option<PathBuf>)> {
     let trained = directory::trained(run)?;
     out::note(&format!("uses {}", records::described(run, &trained)));
     Ok(match trained {
-        Trained::Adapter(adapter) => (config.model.source()?, Some(adapter)),
-        Trained::Model(dir) => (ModelSource::Local(dir), None),
+        Trained::Adapter(adapter) => (config.model, Some(adapter)),
+        Trained::Model(dir) => (ModelSource::Local(dir).into(), None),
     })
 }
 

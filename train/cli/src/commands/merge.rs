@@ -14,6 +14,10 @@ use crate::progress::Terminal;
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
     // Checked before anything is loaded.
     directory::check_free(&arguments.out)?;
+    if arguments.model.quantise.is_some() {
+        let problem = "has no effect on merge, which writes the weights as they are stored";
+        return Err(InputError::new("--quantise", problem).into());
+    }
     let (files, adapter) = open(&arguments.model)?;
     let Some(adapter) = adapter else {
         let problem =

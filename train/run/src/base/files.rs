@@ -10,6 +10,7 @@ use lapwing_tensor::{Gpu, Parameters};
 
 use super::source::{BUILT_IN, ModelSource};
 use crate::Error;
+use crate::config::ModelChoice;
 use lapwing_play::Progress;
 
 macro_rules! embedded {
@@ -63,6 +64,18 @@ impl Files {
     /// # Errors
     /// If a file is missing, invalid, or cannot be downloaded; the error names it. A repository needs a hub.
     pub fn of(
+        choice: &ModelChoice,
+        hub: Option<&Hub>,
+        progress: &dyn Progress,
+    ) -> Result<Files, Error> {
+        let files = Files::of_source(&choice.source()?, hub, progress)?;
+        Ok(Files {
+            checkpoint: files.checkpoint.quantised(choice.quantise.format()),
+            ..files
+        })
+    }
+
+    fn of_source(
         source: &ModelSource,
         hub: Option<&Hub>,
         progress: &dyn Progress,

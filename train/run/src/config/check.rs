@@ -3,10 +3,10 @@
 use std::fmt::Display;
 
 use lapwing_env::OptionRange::{self, Real};
-use lapwing_learn::config::Sampling;
+use lapwing_learn::config::{Sampling, Weights};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Resolved, reference};
+use super::{Config, ConfigError, Quantise, Resolved, reference};
 
 /// Refuses values that no run could use.
 pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
@@ -53,6 +53,13 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     };
     let one_model = model.dir.is_none() || model.repo.is_none();
     agree(one_model, ["model.repo", "model.dir"], "none beside", &"")?;
+    let fits = model.quantise == Quantise::None || train.weights == Weights::Lora;
+    agree(
+        fits,
+        ["model.quantise", "train.weights"],
+        "\"none\" beside",
+        &"none",
+    )?;
     let targets = lora.targets.check();
     targets.map_err(|reason| ConfigError::Invalid(format!("key `lora.targets`: {reason}")))?;
 

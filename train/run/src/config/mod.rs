@@ -22,6 +22,8 @@ use lapwing_learn::config::{
 };
 use lapwing_model::{LoraConfig, Repository};
 use lapwing_play::config::{GameConfig, MixConfig, PolicyConfig, optional};
+use lapwing_tensor::WeightFormat;
+use serde::{Deserialize, Serialize};
 
 use crate::base::source::ModelSource;
 
@@ -74,17 +76,55 @@ lapwing_env::options! {
 lapwing_env::options! {
     /// The language model.
     pub struct ModelChoice;
-    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout. Empty: the
-    /// built-in model, so that training needs no download. Refused beside `model.repo`.
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout, or a GGUF file.
+    /// Empty: the built-in model, so that training needs no download. Refused beside `model.repo`.
     dir: Option<PathBuf> = None, with "optional";
     /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision` with a branch, tag or
-    /// commit. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
+    /// commit. `owner/name:Q4_K_M` is a GGUF file of it, by its encoding or its name. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
     /// always means the same model. Empty: none. Refused beside `model.dir`.
     repo: Option<Repository> = None, with "optional";
+    /// Rounds the weights of a model to 8 or 4 bits when it is loaded, for a device with little memory: 9 or 5 bits a
+    /// weight with their scales, instead of 16. Weights that are quantised in a GGUF file stay as they are. Needs
+    /// train.weights = "lora". none: our choice.
+    quantise: Quantise = Quantise::None;
     /// A directory with a PEFT adapter to start from, for playing or training. The KL reference is then the model with
     /// this adapter at the start, and rank, alpha and layers are the adapter's instead of those of `[lora]`. Empty:
     /// none.
     adapter: Option<PathBuf> = None, with "optional";
+}
+
+/// The rounding of a model's weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantise {
+    /// As stored.
+    None,
+    /// To 8 bits.
+    Q8,
+    /// To 4 bits; the embedding and the head to 8.
+    Q4,
+}
+
+impl Quantise {
+    pub(crate) fn format(self) -> Option<WeightFormat> {
+        match self {
+            Quantise::None => None,
+            Quantise::Q8 => Some(WeightFormat::Q8),
+            Quantise::Q4 => Some(WeightFormat::Q4),
+        }
+    }
+}
+
+impl From<ModelSource> for ModelChoice {
+    fn from(source: ModelSource) -> ModelChoice {
+        let mut choice = ModelChoice::default();
+        match source {
+            ModelSource::BuiltIn => (),
+            ModelSource::Local(dir) => choice.dir = Some(dir),
+            ModelSource::Repository(repository) => choice.repo = Some(repository),
+        }
+        choice
+    }
 }
 
 impl ModelChoice {

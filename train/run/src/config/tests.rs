@@ -237,7 +237,8 @@ fn a_model_is_a_directory_or_a_repository() {
         panic!("a repository");
     };
     assert_eq!((repository.id(), repository.revision()), ("a/b", "v1"));
-    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME or OWNER/NAME@REVISION"#);
+    assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME, OWNER/NAME@REVISION or OWNER/NAME:QUANT"#);
+    assert_snapshot!(error(&["model.quantise=q4", "train.weights=all"]), @r#"key `model.quantise`: found "q4" (--set), wanted "none" beside train.weights, which is "all" (--set); for example: --set model.quantise=none"#);
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "c" (--set); for example: --set model.repo="#);
 }
 
