@@ -260,7 +260,7 @@ impl StreamedWeights<'_> {
                 return zeros(block.len());
             }
             let read = match weights.read_quants(name, block.clone()) {
-                Ok(Some((quants, scales))) => return WeightRows::Quants(quants, scales),
+                Ok(Some(quants)) => return quants,
                 Ok(None) => weights.read_rows(name, block.clone()),
                 Err(error) => Err(error),
             };

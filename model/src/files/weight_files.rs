@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use lapwing_tensor::NamedValues;
+use lapwing_tensor::{NamedValues, WeightRows};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -331,7 +331,7 @@ impl WeightFiles {
         &self,
         name: &str,
         rows: Range<usize>,
-    ) -> Result<Option<(Vec<u8>, Vec<[f32; 2]>)>, ModelError> {
+    ) -> Result<Option<WeightRows<'static>>, ModelError> {
         let stored = self.stored(name)?;
         let Encoding::Gguf(format) = stored.encoding else {
             return Ok(None);
@@ -347,7 +347,7 @@ impl WeightFiles {
         }
         self.release(stored, &rows);
         if scales.iter().flatten().all(|x| x.is_finite()) {
-            return Ok(Some((quants, scales)));
+            return Ok(Some(WeightRows::Quants(quants, scales)));
         }
         let problem =
             format!("holds a scale that is not a number in rows {rows:?}; the file is damaged");
