@@ -182,6 +182,9 @@ mod tests {
                 );
                 redrawn += usize::from(scene != draw(0));
             }
+            for seat in scenes.warmup(&*scenario, "warmup", 1, 200).unwrap() {
+                assert!(!examined.contains(&map(&*scenario, seat.scene)), "{name}");
+            }
             // A fifth of the draws. Their standard deviation is 13, but equal maps go together.
             assert!(
                 (50..400).contains(&redrawn),

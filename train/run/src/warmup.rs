@@ -125,7 +125,7 @@ pub(crate) fn warm_up<L: Learner>(
         (policy.adapter, learner.parameters) = (Some(adapter), Some(parameters));
         let turns = sample_turns(learner, config)?;
         progress.line(&format!(
-            "warm-up: the loss fell from {first:.3} to {last:.3}; {}",
+            "warm-up: loss {first:.3} at first, {last:.3} at the end; {}",
             readable(&turns)
         ));
         if is_unreadable(&turns) {
@@ -251,3 +251,6 @@ pub fn cures(config: &Config) -> String {
     };
     format!("{imitate}, or sample only legal words (--set policy.constrain=true{word})")
 }
+
+#[cfg(test)]
+mod tests;
