@@ -114,7 +114,10 @@ fn a_dry_run_counts_readable_replies_and_names_a_cure() {
         "policy.max_new_tokens=14",
     ];
     let dry = |more: &[&str]| {
-        let dry = succeeds(home.path(), &[&SMALL, &tags, &["--dry-run"], more].concat());
+        let dry = succeeds(
+            home.path(),
+            &[&SMALL[..], &tags, &["--dry-run"], more].concat(),
+        );
         // Without the prompt, and the device in the last line.
         let replies = dry.out.split("\n---\n").nth(1).unwrap().to_owned();
         let lines: Vec<&str> = replies.lines().collect();

@@ -181,7 +181,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Before the first step, let the model imitate 24 episodes of the random player in N updates (warmup.updates), so that
-    /// its replies can be read [default: 12 if N is omitted]
+    /// its replies can be read. N is 12 if omitted
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), num_args = 0..=1, require_equals = true, default_missing_value = "12")]
     pub warmup: Option<u64>,
     /// Also write TensorBoard event files (record.tensorboard)
