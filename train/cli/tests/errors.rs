@@ -1242,6 +1242,36 @@ const PLAYERS: &[Row] = &[
         &["play", "--player", "random", "--keep", "scores.jsonl"],
     ),
     row(
+        "a warm-up by an unknown player",
+        nothing,
+        &["train", "--warmup", "--set", "warmup.player=kept.jsonl"],
+    ),
+    row(
+        "a warm-up with a file without episodes",
+        scores,
+        &["train", "--warmup", "--set", "warmup.player=scores.jsonl"],
+    ),
+    row(
+        "a warm-up of all weights",
+        nothing,
+        &["train", "--warmup", "--set", "train.weights=all"],
+    ),
+    row(
+        "a warm-up of a network",
+        nothing,
+        &["train", "frozen-lake-pqn", "--warmup"],
+    ),
+    row(
+        "a warm-up of a run that has begun",
+        nothing,
+        &["train", "--resume", "run", "--warmup"],
+    ),
+    row(
+        "updates of a warm-up that are no number",
+        nothing,
+        &["train", "--warmup=many"],
+    ),
+    row(
         "a file without episodes",
         scores,
         &["pretrain", "--from", "scores.jsonl", "--out", "adapter"],

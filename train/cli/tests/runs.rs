@@ -103,6 +103,50 @@ fn what_was_tested_and_why_nothing_was_learned_are_true() {
     }
 }
 
+/// The built-in model says one word, so that it writes no tags.
+#[test]
+fn a_dry_run_counts_readable_replies_and_names_a_cure() {
+    let home = tempfile::tempdir().unwrap();
+    let tags = [
+        "--set",
+        "policy.reply=tags",
+        "--set",
+        "policy.max_new_tokens=14",
+    ];
+    let dry = |more: &[&str]| {
+        let dry = succeeds(
+            home.path(),
+            &[&SMALL[..], &tags, &["--dry-run"], more].concat(),
+        );
+        // Without the prompt, and the device in the last line.
+        let replies = dry.out.split("\n---\n").nth(1).unwrap().to_owned();
+        let lines: Vec<&str> = replies.lines().collect();
+        lines[..lines.len() - 1].join("\n")
+    };
+    assert_snapshot!(dry(&[]), @r#"
+    0 of 16 sampled replies can be read, such as:
+      "edge" (invalid: there is no action where it was asked for)
+    From such replies little can be learned: let the model imitate a few episodes first (--warmup), or sample only legal words (--set policy.constrain=true --set policy.reply=word)
+    would train 93,184 parameters, of an adapter
+    "#);
+    assert_snapshot!(dry(&["--warmup"]), @r#"
+    0 of 16 sampled replies can be read, such as:
+      "edge" (invalid: there is no action where it was asked for)
+    would warm up first: 12 updates on episodes of random
+    would train 93,184 parameters, of an adapter
+    "#);
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+
+    let warm = [&SMALL[..], &tags, &["--warmup=2"]].concat();
+    let warm = succeeds(home.path(), &warm);
+    assert!(warm.err.contains("warm-up 2/2  loss "), "{}", warm.err);
+    assert!(warm.out.contains("\nafter the warm-up "), "{}", warm.out);
+    assert!(warm.out.contains("\nafter training "), "{}", warm.out);
+    let metrics = lines(&home.path().join("my run/metrics.jsonl"));
+    let steps = metrics.iter().filter(|record| record["kind"] == "step");
+    assert_eq!(steps.count(), 1);
+}
+
 #[test]
 fn a_run_is_an_argument_for_its_config_and_adapter() {
     let home = tempfile::tempdir().unwrap();

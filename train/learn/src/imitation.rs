@@ -270,7 +270,8 @@ impl ReplyEncoder<'_> {
     }
 }
 
-/// Trains the learner's weights on demonstrations, and calls `report` after every update.
+/// Trains the learner's weights on demonstrations, and calls `report` after every update. If that returns false, this was the
+/// last one.
 ///
 /// # Errors
 /// If the device fails, or the loss is not finite.
@@ -282,7 +283,7 @@ pub fn imitate(
     train: &TrainConfig,
     data: &Demonstrations,
     how: &Imitation,
-    report: &mut dyn FnMut(ImitationUpdate),
+    report: &mut dyn FnMut(ImitationUpdate) -> bool,
 ) -> Result<HeldOutLoss, LearnError> {
     let steps = how.updates(data);
     let before = held_out_loss(learner, train, data)?;
@@ -309,16 +310,15 @@ pub fn imitate(
         }
         if !loss.is_finite() {
             return Err(LearnError::Imitation(format!(
-                "the loss is not finite after {step} updates; choose a smaller --lr than {}",
+                "the loss is not finite after {step} updates; choose a smaller learning rate than {} (--lr of `lapwing pretrain`, or warmup.lr)",
                 how.lr
             )));
         }
         parameters.step(train.adamw(how.lr * schedule(step, steps)));
-        report(ImitationUpdate {
-            step: step + 1,
-            steps,
-            loss,
-        });
+        let step = step + 1;
+        if !report(ImitationUpdate { step, steps, loss }) {
+            break;
+        }
     }
     Ok(HeldOutLoss {
         before,

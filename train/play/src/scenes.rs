@@ -49,6 +49,20 @@ impl Scenes {
         self.first(scenario, false, draw)
     }
 
+    /// Returns the seats of a warm-up or a sample, named by `purpose`, on training scenes.
+    ///
+    /// # Errors
+    /// If the game fails, or has no such scene.
+    pub fn warmup(
+        &self,
+        scenario: &dyn Scenario,
+        purpose: &str,
+        seed: u64,
+        episodes: usize,
+    ) -> Result<Vec<Seat>, PlayError> {
+        self.seats(scenario, (purpose, false), seed, episodes)
+    }
+
     /// Returns the seats of an evaluation during training. They are the same for every run with this seed, and a smaller
     /// evaluation plays the first of them.
     ///
@@ -60,7 +74,7 @@ impl Scenes {
         seed: u64,
         episodes: usize,
     ) -> Result<Vec<Seat>, PlayError> {
-        self.seats(scenario, "evaluation", seed, episodes)
+        self.seats(scenario, ("evaluation", true), seed, episodes)
     }
 
     /// Returns the seats of a test. They are drawn independently of those of an evaluation, which selects the best
@@ -75,13 +89,13 @@ impl Scenes {
         seed: u64,
         episodes: usize,
     ) -> Result<Vec<Seat>, PlayError> {
-        self.seats(scenario, "test", seed, episodes)
+        self.seats(scenario, ("test", true), seed, episodes)
     }
 
     fn seats(
         &self,
         scenario: &dyn Scenario,
-        purpose: &str,
+        (purpose, kept): (&str, bool),
         seed: u64,
         episodes: usize,
     ) -> Result<Vec<Seat>, PlayError> {
@@ -89,7 +103,7 @@ impl Scenes {
         let seat = |i| {
             let draw = |attempt| seeds::derive(seed, &names[0], &[i, attempt]);
             Ok(Seat {
-                scene: self.first(scenario, true, draw)?,
+                scene: self.first(scenario, kept, draw)?,
                 luck: seeds::derive(seed, &names[1], &[i]),
                 reply: seeds::derive(seed, &names[2], &[i]),
             })
@@ -167,6 +181,9 @@ mod tests {
                     "{name}, step {step}"
                 );
                 redrawn += usize::from(scene != draw(0));
+            }
+            for seat in scenes.warmup(&*scenario, "warmup", 1, 200).unwrap() {
+                assert!(!examined.contains(&map(&*scenario, seat.scene)), "{name}");
             }
             // A fifth of the draws. Their standard deviation is 13, but equal maps go together.
             assert!(

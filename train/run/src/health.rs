@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::Error;
 use crate::config::Config;
 use crate::record::Record;
 use crate::record::metrics::{Warning, now};
+use crate::{Error, warmup};
 use lapwing_learn::batch::Group;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::{ReplyForm, UnreadReason};
@@ -170,7 +170,8 @@ impl HealthChecks {
         let share = 100.0 * (1.0 - valid);
         let text = format!(
             "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; \
-             {cure}let the model imitate recorded episodes first (`lapwing pretrain --from`), or use another one"
+             {cure}{}, or use another model",
+            warmup::cures(config)
         );
         Some(("unreadable", valid, text))
     }

@@ -23,6 +23,11 @@ pub trait Learner {
     /// Returns the run's game, with its training and held-out scenes.
     fn game(&self) -> (&dyn Scenario, &Scenes);
 
+    /// Returns the language model, if this is one.
+    fn language(&mut self) -> Option<&mut LanguageLearner> {
+        None
+    }
+
     /// The policy as a player that does not learn, with the game and the referee of an evaluation.
     fn player<'a>(
         &'a mut self,
@@ -109,6 +114,10 @@ impl Learner for LanguageLearner {
     fn game(&self) -> (&dyn Scenario, &Scenes) {
         let world = self.world();
         (&*world.scenario, &world.scenes)
+    }
+
+    fn language(&mut self) -> Option<&mut LanguageLearner> {
+        Some(self)
     }
 
     fn player<'a>(

@@ -19,6 +19,7 @@ pub mod samples;
 pub mod snapshot;
 pub mod state;
 pub mod trainer;
+pub mod warmup;
 
 // The examples name this crate from outside.
 #[cfg(test)]

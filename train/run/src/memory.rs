@@ -281,6 +281,8 @@ pub(crate) fn demand(
         (false, _) => (0, numbers),
         (true, _) if whole => (all_numbers(checkpoint.config()), 0),
         (true, Some(_)) => (numbers, numbers),
+        // After a warm-up the reference has an adapter, too.
+        (true, None) if config.warmup.updates > 0 => (fresh()?, fresh()?),
         (true, None) => (fresh()?, 0),
     };
     let games = config.train.groups.saturating_mul(config.train.group_size);

@@ -11,7 +11,7 @@ use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
-use crate::{Config, Error, checkpoint, samples};
+use crate::{Config, Error, checkpoint, samples, warmup};
 use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::Progress;
 use lapwing_play::evaluate::{baselines, play_against};
@@ -22,13 +22,13 @@ use lapwing_play::metrics::PlayMetrics;
 pub enum TrainingEnd {
     /// All steps are done.
     Finished,
-    /// It stopped after a step on request, and can be resumed.
+    /// It stopped in the warm-up or after a step on request, and can be resumed.
     Stopped,
 }
 
-/// Trains from the current step to the last, with evaluations before, between and after, and tests before and after.
-/// Records go to the directory and the sinks. It saves at each evaluation, at the intervals of the config, when `stop` is
-/// set, and before it returns an error.
+/// Warms up, then trains from the current step to the last, with evaluations before, between and after, and tests before
+/// and after. Records go to the directory and the sinks. It saves at each evaluation, at the intervals of the config, when
+/// `stop` is set, and before it returns an error.
 ///
 /// # Errors
 /// If the game, the model, the device, a sink or the disk fails, or training has diverged. What was saved before stays.
@@ -39,6 +39,9 @@ pub fn train<L: Learner>(
     progress: &dyn Progress,
     stop: &AtomicBool,
 ) -> Result<TrainingEnd, Error> {
+    if !warmup::warm_up(state, run, progress, stop)? {
+        return Ok(TrainingEnd::Stopped);
+    }
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
         // The first error is the one to report. After an error within a step, or with non-finite numbers, the last
@@ -160,12 +163,8 @@ fn steps<L: Learner>(
         state.step += 1;
         let mut records = vec![Record::Step(metrics.clone())];
         let count = kept(&state.config, count);
-        records.extend(samples::of_step(
-            &state.learner,
-            state.step,
-            &groups,
-            count,
-        )?);
+        let samples = samples::of_step(&state.learner, state.step, &groups, count)?;
+        records.extend(samples);
         let seen = checks.look(&metrics, &groups, &state.config);
         records.extend(seen.into_iter().map(Record::Warning));
         keep(run, &records)?;
@@ -280,7 +279,7 @@ fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordErr
 }
 
 /// Saves the trained weights and a checkpoint. If the directory was removed, the error says so.
-fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
+pub(crate) fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
 }

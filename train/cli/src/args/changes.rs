@@ -203,8 +203,9 @@ pub fn model(text: &str) -> Result<ModelSource, Error> {
 }
 
 /// Config sections and keys that only training uses.
-pub const TRAINING_ONLY: [&str; 5] = [
+pub const TRAINING_ONLY: [&str; 6] = [
     "train.",
+    "warmup.",
     "lora.",
     "checkpoint.",
     "record.",

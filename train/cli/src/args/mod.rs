@@ -172,7 +172,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume the run in this directory from its latest checkpoint. --steps may be raised
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter", "game"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter", "game", "warmup"])]
     pub resume: Option<PathBuf>,
     /// Number of training steps (train.steps)
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
@@ -180,13 +180,17 @@ pub struct TrainArgs {
     /// Seed of all randomness in the run (train.seed)
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]
     pub seed: Option<u64>,
+    /// Before the first step, let the model imitate 24 episodes of the random player in N updates (warmup.updates), so that
+    /// its replies can be read. N is 12 if omitted
+    #[arg(long, value_name = "N", value_parser = whole(WHOLE), num_args = 0..=1, require_equals = true, default_missing_value = "12")]
+    pub warmup: Option<u64>,
     /// Also write TensorBoard event files (record.tensorboard)
     #[arg(long)]
     pub tensorboard: bool,
     /// Record every episode in episodes.jsonl instead of a few of each evaluation (record.all_episodes)
     #[arg(long)]
     pub all_episodes: bool,
-    /// Load everything, print a prompt and the plan, and exit without writing files
+    /// Load everything, print a prompt, some replies and the plan, and exit without writing files
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
 }
@@ -400,6 +404,8 @@ impl PretrainArgs {
             let command = format!("pretrain: use {option}");
             resolved.notes.extend(request.unused(&[key], &command));
         }
+        let unused = request.unused(&["warmup."], "pretrain");
+        resolved.notes.extend(unused);
         Ok(announced(resolved))
     }
 }
@@ -506,6 +512,7 @@ impl TrainArgs {
         let own = [
             number("--steps train.steps", self.steps),
             number("--seed train.seed", self.seed),
+            number("--warmup warmup.updates", self.warmup),
             flag("--tensorboard record.tensorboard", self.tensorboard),
             flag("--all-episodes record.all_episodes", self.all_episodes),
         ];

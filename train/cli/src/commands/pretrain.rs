@@ -10,7 +10,6 @@ use lapwing_learn::imitation::{self, Imitation};
 use lapwing_play::sample::KeptEpisode;
 use lapwing_play::{Episode, Progress};
 use lapwing_train::Config;
-use lapwing_train::base::source::ModelSource;
 use lapwing_train::record::{directory, episode_file};
 use lapwing_train::state::{RunPurpose, State};
 
@@ -42,17 +41,12 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
     let samples = arguments.from.iter().map(|path| episode_file::read(path));
     let samples: Vec<Vec<KeptEpisode>> = samples.collect::<Result<_, _>>()?;
     let samples = samples.concat();
-    let is_built_in = matches!(config.model.source()?, ModelSource::BuiltIn);
     let how = Imitation {
         min_return: arguments.min_return,
         only_success: arguments.only_success,
         steps: arguments.steps.map(|steps| steps as usize),
         epochs: arguments.epochs.unwrap_or(3),
-        lr: arguments.lr.unwrap_or(match (is_built_in, whole) {
-            (true, _) => 2e-3,
-            (false, false) => 2e-4,
-            (false, true) => 2e-5,
-        }),
+        lr: arguments.lr.map_or_else(|| config.imitation_lr(), Ok)?,
         seed: arguments.seed,
     };
     let gpu = device.open()?;
@@ -81,6 +75,7 @@ fn imitate(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
             terminal.done(update.step);
             let text = format!("loss {:.4}", update.loss);
             terminal.steps(update.step, update.steps, &text, &text);
+            true
         },
     )?;
     drop(terminal);

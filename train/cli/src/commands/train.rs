@@ -14,12 +14,14 @@ use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
+use lapwing_train::Config;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
+use lapwing_train::warmup;
 
 use super::eval::NOT_DIVIDED;
 use crate::args::{DeviceArgs, TrainArgs};
@@ -29,6 +31,9 @@ use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
 use crate::screen::counted;
 use crate::{describe, folders, out, records};
+
+/// Characters of an example reply.
+const LONGEST_EXAMPLE: usize = 200;
 
 pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
@@ -66,14 +71,18 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     let (groups, size, sampling) = (train.groups, train.group_size, describe::sampling(train));
     let learner = format!("{groups} x {size} episodes, {sampling}{whole}");
     if arguments.dry_run {
+        state.config.warmup.check(&*state.world().scenario)?;
         drop(terminal);
         print_example(&mut state)?;
         return print_plan(&state, &learner, &gpu, arguments);
     }
+    if resumed.is_none() {
+        state.config.warmup.check(&*state.world().scenario)?;
+    }
     run(state, &learner, arguments, resumed, &gpu, terminal, stop)
 }
 
-/// Prints a prompt, and the number of parameters.
+/// Prints a prompt, the number of parameters, and how many replies can be read, with examples.
 fn print_example(state: &mut State) -> Result<()> {
     let seat = state.evaluation_seats()?[0];
     let game = state.world().scenario.start(seat.scene, seat.luck)?;
@@ -89,6 +98,31 @@ fn print_example(state: &mut State) -> Result<()> {
     };
     let mut out = out::shown();
     writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
+    let turns = warmup::sample_turns(&mut state.learner, &state.config)?;
+    writeln!(out, "{}, such as:", warmup::readable(&turns))?;
+    let [read, unread] = [true, false].map(|is| turns.iter().find(|it| it.action.is_some() == is));
+    for turn in [read, unread].into_iter().flatten() {
+        let said: String = turn.text.chars().take(LONGEST_EXAMPLE).collect();
+        let why = turn
+            .unread
+            .map(|why| format!(" (invalid: {})", why.in_words()));
+        writeln!(out, "  {said:?}{}", why.unwrap_or_default())?;
+    }
+    match state.config.warmup.updates {
+        0 if warmup::is_unreadable(&turns) => {
+            let cures = warmup::cures(&state.config);
+            writeln!(out, "From such replies little can be learned: {cures}")?;
+        }
+        0 => (),
+        updates => {
+            let updates = counted(updates, "update");
+            let player = &state.config.warmup.player;
+            writeln!(
+                out,
+                "would warm up first: {updates} on episodes of {player}"
+            )?;
+        }
+    }
     writeln!(out, "would train {parameters} parameters, {of}")?;
     Ok(())
 }
@@ -187,13 +221,16 @@ fn run<L: Learner>(
     let records = run.records()?;
     if ending == TrainingEnd::Stopped {
         let step = state.step;
-        let text = format!(" at step {step} of {total}, and saved; {hint}");
+        let text = match state.evaluated {
+            Some(_) => format!(" at step {step} of {total}, and saved; {hint}"),
+            None => format!(" in the warm-up, which starts again; {hint}"),
+        };
         return Err(Stopped(text).into());
     }
     write!(
         out::shown(),
         "{}",
-        before_and_after(&place, state.config.eval.episodes, divided)
+        before_and_after(&place, &state.config, divided)
     )?;
     // Unlocks the run, so that the report shows it as finished.
     drop(run);
@@ -254,11 +291,12 @@ fn conclude<L: Learner>(state: &State<L>, records: &[Record], run: &Path) -> Res
 }
 
 /// Returns a table of the tests before and after training, with the baselines.
-fn before_and_after(run: &Path, games: usize, divided: bool) -> String {
+fn before_and_after(run: &Path, config: &Config, divided: bool) -> String {
     let results = TestResults::read(run);
     let mut rows: Vec<(String, &PlayMetrics)> = Vec::new();
     for (at, tested) in results.sampled.iter().enumerate() {
         let name = match tested.step {
+            0 if config.warmup.updates > 0 => "after the warm-up",
             0 => "before training",
             _ => "after training",
         };
@@ -266,7 +304,7 @@ fn before_and_after(run: &Path, games: usize, divided: bool) -> String {
         let greedy = results.greedy.get(at);
         rows.extend(greedy.map(|greedy| (format!("{name}, greedy"), &greedy.play)));
     }
-    let table = comparison(&results.baselines, &rows, games);
+    let table = comparison(&results.baselines, &rows, config.eval.episodes);
     let scenes = match divided {
         true => "other held-out scenes than the evaluations",
         false => "training scenes, drawn apart from the evaluations",

@@ -148,12 +148,20 @@ pub fn pretrain(
     })
 }
 
-/// Calls `make` with a temporary directory inside `dir`, and moves its files to `dir` on success. A failure leaves
-/// `dir` unchanged. An unwritable directory is found before training.
+/// Calls `make` with a directory in the system's temporary one, and copies its files to `dir` on success. A failure or
+/// Ctrl-C leaves `dir` unchanged. An unwritable directory is found before training.
 fn write_aside<T>(dir: &Path, make: impl FnOnce(&Path) -> Result<T, Error>) -> Result<T, Error> {
     fs::create_dir_all(dir).map_err(write_error(dir))?;
+    drop(tempfile::tempfile_in(dir).map_err(write_error(dir))?);
+    let made = tempfile::tempdir().map_err(write_error(&std::env::temp_dir()))?;
+    let result = make(made.path())?;
+    // The two directories may be on different disks. A rename afterwards leaves no half of a file.
     let aside = tempfile::tempdir_in(dir).map_err(write_error(dir))?;
-    let made = make(aside.path())?;
+    for entry in fs::read_dir(made.path()).map_err(write_error(dir))? {
+        let entry = entry.map_err(write_error(dir))?;
+        let copy = aside.path().join(entry.file_name());
+        fs::copy(entry.path(), &copy).map_err(write_error(dir))?;
+    }
     for entry in fs::read_dir(aside.path()).map_err(write_error(dir))? {
         let entry = entry.map_err(write_error(dir))?;
         let file = dir.join(entry.file_name());
@@ -163,7 +171,7 @@ fn write_aside<T>(dir: &Path, make: impl FnOnce(&Path) -> Result<T, Error>) -> R
         }
         fs::rename(entry.path(), &file).map_err(write_error(&file))?;
     }
-    Ok(made)
+    Ok(result)
 }
 
 fn make(
@@ -473,6 +481,12 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("base");
         let fails = |aside: &Path| {
+            // If the process ends here, the same command works again.
+            let names = fs::read_dir(&dir)
+                .unwrap()
+                .map(|it| it.unwrap().file_name());
+            let is_known = |name: std::ffi::OsString| name == "README.md" || name == "config.json";
+            assert!(names.into_iter().all(is_known));
             fs::write(aside.join("config.json"), "half").unwrap();
             Err::<(), _>(Error::Vocabulary("no words".to_owned()))
         };

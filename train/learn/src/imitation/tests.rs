@@ -87,7 +87,10 @@ fn the_base_learns_from_the_scripted_player() {
         &settings.train,
         &data,
         &how(),
-        &mut |update| losses.push(update.loss),
+        &mut |update| {
+            losses.push(update.loss);
+            true
+        },
     )
     .unwrap();
     assert_eq!(losses.len(), 18);

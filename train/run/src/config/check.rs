@@ -12,11 +12,13 @@ use super::{Config, ConfigError, Quantise, Resolved, reference};
 pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let Config {
         name,
+        learner,
         model,
         lora,
         mix,
         policy,
         train,
+        warmup,
         value,
         dqn,
         eval,
@@ -106,6 +108,16 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
         let wanted = "two numbers from 0 to just below 1";
         ensure((0.0..1.0).contains(&beta), "train.betas", beta, wanted)?;
     }
+    let trains_adapter = warmup.updates == 0 || train.weights == Weights::Lora;
+    let keys = ["warmup.updates", "train.weights"];
+    let wanted = "0 (imitate with `lapwing pretrain --from` first) beside";
+    agree(trains_adapter, keys, wanted, &0)?;
+    let is_for_words = warmup.updates == 0 || learner.has_language();
+    let wanted = format!(
+        "0 with learner = \"{}\", which has no replies",
+        learner.name()
+    );
+    ensure(is_for_words, "warmup.updates", warmup.updates, wanted)?;
     let wanted = "at least one width: the turns left go into the first of them";
     ensure(!value.hidden.is_empty(), "value.hidden", "[]", wanted)?;
     let (keys, most) = (["dqn.start", "dqn.capacity"], dqn.capacity);

@@ -140,6 +140,11 @@ impl Config {
         if let Some(path) = absolute(self.value.network.as_ref()) {
             self.value.network = path;
         }
+        if self.warmup.has_file()
+            && let Some(path) = absolute(self.warmup.player.as_ref())
+        {
+            self.warmup.player = path;
+        }
         let dirs = [&mut self.model.dir, &mut self.model.adapter];
         let dirs = dirs.into_iter().flatten();
         for path in dirs.chain(&mut self.policy.templates) {

@@ -26,6 +26,7 @@ use lapwing_tensor::WeightFormat;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::ModelSource;
+use crate::warmup::WarmupConfig;
 
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
@@ -55,6 +56,8 @@ lapwing_env::options! {
     policy: PolicyConfig = PolicyConfig::default();
     /// The algorithm.
     train: TrainConfig = TrainConfig::default();
+    /// Imitation before the first step.
+    warmup: WarmupConfig = WarmupConfig::default();
     /// The network of `dqn` and `pqn`, and its exploration.
     value: ValueConfig = ValueConfig::default();
     /// The settings of `dqn`.

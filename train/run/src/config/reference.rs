@@ -40,6 +40,7 @@ pub fn keys() -> Vec<(&'static str, &'static DeclaredOption)> {
             "mix" => (option.name, MixConfig::LIST),
             "policy" => (option.name, PolicyConfig::LIST),
             "train" => (option.name, TrainConfig::LIST),
+            "warmup" => (option.name, WarmupConfig::LIST),
             "value" => (option.name, ValueConfig::LIST),
             "dqn" => (option.name, DqnConfig::LIST),
             "pqn" => (option.name, PqnConfig::LIST),

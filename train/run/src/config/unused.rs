@@ -57,7 +57,10 @@ fn is_for_another(learner: LearnerKind, key: &str) -> bool {
         "train.seed",
     ];
     let section = key.split('.').next().unwrap_or_default();
-    let of_words = ["model", "lora", "mix", "policy", "credit", "critic"].contains(&section)
+    let of_words = [
+        "model", "lora", "mix", "policy", "warmup", "credit", "critic",
+    ]
+    .contains(&section)
         || section == "train" && !SHARED.contains(&key)
         || key == "eval.temperature";
     match learner {
@@ -79,6 +82,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         model,
         policy,
         train,
+        warmup,
         credit,
         critic,
         eval,
@@ -151,6 +155,12 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["critic.warmup"],
         &format!("is {n}, not below {end}: only the critic learns, and the policy stays as it is"),
     );
+    let of_warmup = ["warmup.player", "warmup.episodes", "warmup.lr"];
+    let none = "has no effect with warmup.updates = 0";
+    add(warmup.updates == 0, &of_warmup, none);
+    let file = no_effect("warmup.player", &warmup.player);
+    let has_file = warmup.updates > 0 && warmup.has_file();
+    add(has_file, &["warmup.episodes"], &file);
     let unreached = format!("is more than {end}: train.lr is never reached");
     add(train.warmup > train.steps, &["train.warmup"], &unreached);
     let later = format!("has no effect: it is more than {end}");

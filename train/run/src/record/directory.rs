@@ -10,6 +10,7 @@
 //! model/            the model, if all weights are trained
 //! best/             the same at the best evaluation
 //! network.safetensors, best.safetensors    the same two of a value learner
+//! warmup/           the adapter after the warm-up, which is the KL reference
 //! checkpoints/      everything that resuming needs
 //! lock              locked while a run writes here; a crash releases it
 //! ```
@@ -227,6 +228,8 @@ paths! {
     model = "model"
     /// The directory of the best adapter or model.
     best = "best"
+    /// The directory of the adapter after the warm-up.
+    warmup = "warmup"
     /// The file with a value learner's latest network.
     network = "network.safetensors"
     /// The file with a value learner's best network.
