@@ -171,6 +171,24 @@ fn free_text_is_handed_on_as_it_was_said() {
     );
 }
 
+#[test]
+fn only_words_can_be_constrained() {
+    let files = Files::open(None).unwrap();
+    let tokenizer = files.tokenizer().unwrap();
+    let policy = PolicyConfig {
+        constrain: true,
+        ..PolicyConfig::default()
+    };
+    let check = |scenario: &dyn Scenario| {
+        let framing = framing(scenario, ReplyForm::Word);
+        let template = files.template().unwrap();
+        let mut prompts = Prompts::new(framing, tokenizer.clone(), template);
+        prompts.check_replies(&policy)
+    };
+    assert_eq!(check(&*lake()).unwrap(), Some((1, "up".to_owned())));
+    insta::assert_snapshot!(check(&Talk).unwrap_err(), @"");
+}
+
 fn lake() -> Box<dyn Scenario> {
     let slippery = serde_json::json!({ "slippery": true });
     (lapwing_env::find("frozen-lake").unwrap().configure)(&slippery).unwrap()
