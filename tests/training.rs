@@ -176,13 +176,13 @@ fn the_ratio_of_the_first_update_is_one() {
 
 /// The lake with longer words, one of which begins another.
 #[derive(Debug)]
-struct WordyLake(Box<dyn Scenario>, [String; 4]);
+pub(crate) struct WordyLake(Box<dyn Scenario>, [String; 4]);
 
 impl WordyLake {
-    fn new() -> Box<dyn Scenario> {
+    pub(crate) fn new() -> WordyLake {
         let lake = config(&["game.options.frozen=0.95"]).game.scenario();
         let words = ["left", "left up down", "down left", "up up"];
-        Box::new(WordyLake(lake.unwrap(), words.map(str::to_owned)))
+        WordyLake(lake.unwrap(), words.map(str::to_owned))
     }
 }
 
@@ -213,10 +213,10 @@ impl Scenario for WordyLake {
 }
 
 fn wordy(changes: &[&str]) -> Result<State, Error> {
-    let all = ["policy.constrain=true", "policy.max_new_tokens=9"];
+    let all = ["policy.constrain=true", "policy.max_new_tokens=3"];
     let config = config(&[&all[..], &SMALL[..], changes].concat());
-    let games = vec![WordyLake::new()];
-    State::with_games(&gpu(), None, games, config, RunPurpose::Train, &())
+    let game = Box::new(WordyLake::new());
+    State::with_games(&gpu(), None, vec![game], config, RunPurpose::Train, &())
 }
 
 /// Also at a temperature at which any token is nearly as likely as any other, as in an untrained model. Without the
@@ -293,7 +293,7 @@ fn a_constrained_policy_learns() {
 #[test]
 fn a_constraint_that_cannot_be_kept_is_refused() {
     let error = |changes: &[&str]| wordy(changes).err().unwrap().to_string();
-    insta::assert_snapshot!(error(&["policy.max_new_tokens=2"]), @"");
+    insta::assert_snapshot!(error(&["policy.max_new_tokens=2"]), @r#"key `policy.max_new_tokens`: found 2, wanted at least 3, because the reply "left up down" takes as many tokens of this model: --set policy.max_new_tokens=3"#);
 }
 
 #[test]

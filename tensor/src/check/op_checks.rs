@@ -550,7 +550,7 @@ fn vocabulary(table: &mut CheckTable) {
 }
 
 /// Checks that each draw is the token with the largest sum of logit and noise, and that its log-prob has the bits that
-/// training computes. Only every so manieth token is allowed.
+/// training computes. Only the multiples of `every` are allowed.
 fn drawn(gpu: &Gpu, vocabulary: usize, every: usize) -> Result<f64, Wrong> {
     let (logits, temperature) = (random(&[vocabulary, 1], 32, -2.0..2.0), 0.7);
     let keys: Vec<[u32; 2]> = (0..40).map(|i| [i, 0x1a9]).collect();

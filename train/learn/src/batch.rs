@@ -123,8 +123,8 @@ pub struct Batch {
     pub targets: Vec<u32>,
     /// For each pair, the tokens that the target was sampled from; empty: all tokens.
     pub allowed: Vec<Arc<[u32]>>,
-    /// All sampled tokens. Equal tokens sampled after equal prefixes from equal sets share a pair. `reference` equals `old` until it is
-    /// filled in.
+    /// All sampled tokens. Equal tokens sampled after equal prefixes from equal sets share a pair. `reference` equals `old`
+    /// until it is filled in.
     pub tokens: Vec<LossToken>,
     /// For each token, the index of its episode among the selected ones, and its turn.
     pub turns: Vec<(usize, usize)>,

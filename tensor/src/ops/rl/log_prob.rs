@@ -7,7 +7,8 @@
 //! dz[v]    = (sum of g over the pairs that target v) - p[v] (sum of g over the pairs of the row)
 //! ```
 //!
-//! and from dz the usual gradients of a linear layer. The ops process the vocabulary in chunks, and the backward pass
+//! and from dz the usual gradients of a linear layer. If a pair has allowed tokens, the z of all others is so low that e^z
+//! is 0. The ops process the vocabulary in chunks, and the backward pass
 //! computes the logits of each chunk again, as the chunked head of Liger Kernel does.
 //!
 //! The log-prob of a token is bit-identical in any batch: sums go by blocks of the vocabulary, and their order depends

@@ -260,7 +260,7 @@ fn bits(gpu: &Gpu, of_rows: Vec<&[u32]>, vocabulary: usize, block: usize) -> [In
         }
         for &token in *set {
             let is_known = (token as usize) < vocabulary;
-            assert!(is_known, "the allowed token {token} of {vocabulary}");
+            assert!(is_known, "allowed token {token} of {vocabulary}");
             bits[token as usize / 32] |= 1 << (token % 32);
         }
     }
