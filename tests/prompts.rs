@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use lapwing_env::{GAMES, Game, GameError, Scenario};
-use lapwing_model::ChatTemplate;
+use lapwing_model::{ChatTemplate, ModelDirectory, Tokenizer};
 use lapwing_play::config::PolicyConfig;
 use lapwing_play::prompt::Prompts;
 use lapwing_play::{AgentView, PromptWriter, ReplyForm, Turn, UnreadReason};
 use lapwing_train::base::files::Files;
+
+use crate::training::WordyLake;
 
 const FORMS: [ReplyForm; 5] = [
     ReplyForm::Word,
@@ -169,6 +171,42 @@ fn free_text_is_handed_on_as_it_was_said() {
         (reply.unread, reply.said),
         (Some(UnreadReason::CutOff), None)
     );
+}
+
+#[test]
+fn only_words_can_be_constrained() {
+    let files = Files::open(None).unwrap();
+    let tokenizer = files.tokenizer().unwrap();
+    let policy = PolicyConfig {
+        constrain: true,
+        ..PolicyConfig::default()
+    };
+    let check = |scenario: &dyn Scenario, tokenizer: &Tokenizer| {
+        let framing = framing(scenario, ReplyForm::Word);
+        let template = files.template().unwrap();
+        let mut prompts = Prompts::new(framing, tokenizer.clone(), template);
+        prompts.check_replies(&policy)
+    };
+    let longest = check(&*lake(), tokenizer).unwrap();
+    assert_eq!(longest, Some((1, "up".to_owned())));
+    let longest = check(&WordyLake::new(), tokenizer).unwrap();
+    assert_eq!(longest, Some((3, "left up down".to_owned())));
+    insta::assert_snapshot!(check(&Talk, tokenizer).unwrap_err(), @"key `policy.constrain`: found true, wanted false, because the game takes any text: --set policy.constrain=false");
+
+    // A model without a token that ends a reply.
+    let dir = tempfile::tempdir().unwrap();
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/base");
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let file = std::fs::read(format!("{base}/{name}")).unwrap();
+        std::fs::write(dir.path().join(name), file).unwrap();
+    }
+    let config = dir.path().join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("eos_token_id", "no_token_id")).unwrap();
+    let model = ModelDirectory::open(dir.path()).unwrap();
+    let endless = Tokenizer::load(dir.path(), model.config()).unwrap();
+    check(&*lake(), &endless).unwrap();
+    insta::assert_snapshot!(check(&WordyLake::new(), &endless).unwrap_err(), @"key `policy.constrain`: found true, wanted false, because an action begins with another, and the model has no token that ends a reply (eos_token_id): --set policy.constrain=false");
 }
 
 fn lake() -> Box<dyn Scenario> {

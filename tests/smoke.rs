@@ -202,7 +202,7 @@ fn checkpoint(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let rows: Vec<u32> = (0..ids.len() as u32 - 1).collect();
     let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &ids[1..]));
     let log_probs = hidden
-        .log_probs(&model.head(Some(&adapter)), &rows, &targets, 1.0)
+        .log_probs(&model.head(Some(&adapter)), &rows, &targets, &[], 1.0)
         .log_probs;
     let got = log_probs.to_vec().map_err(|e| told(&e))?;
     // The tolerances of model/tests/golden.rs, which explains them.

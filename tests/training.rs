@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
+use lapwing_env::{Game, GameError, Scenario};
 use lapwing_lab::pretrain::{PretrainOptions, pretrain};
 use lapwing_learn::batch;
-use lapwing_learn::batch::{SelectedEpisode, pack};
+use lapwing_learn::batch::{SelectedEpisode, pack, pack_all};
 use lapwing_learn::config::Aggregation;
 use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
 use lapwing_model::Tokens;
@@ -158,7 +159,7 @@ fn the_ratio_of_the_first_update_is_one() {
                 Indices::new(&gpu(), &batch.targets),
             );
             let new = hidden
-                .log_probs(&model.head(adapter), &rows, &targets, 1.0)
+                .log_probs(&model.head(adapter), &rows, &targets, &[], 1.0)
                 .log_probs
                 .to_vec()
                 .unwrap();
@@ -171,6 +172,128 @@ fn the_ratio_of_the_first_update_is_one() {
             }
         }
     }
+}
+
+/// The lake with longer words, one of which begins another.
+#[derive(Debug)]
+pub(crate) struct WordyLake(Box<dyn Scenario>, [String; 4]);
+
+impl WordyLake {
+    pub(crate) fn new() -> WordyLake {
+        let lake = config(&["game.options.frozen=0.95"]).game.scenario();
+        let words = ["left", "left up down", "down left", "up up"];
+        WordyLake(lake.unwrap(), words.map(str::to_owned))
+    }
+}
+
+impl Scenario for WordyLake {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn rules(&self) -> String {
+        self.0.rules()
+    }
+
+    fn actions(&self) -> &[String] {
+        &self.1
+    }
+
+    fn start(&self, scene: u64, luck: u64) -> Result<Box<dyn Game>, GameError> {
+        self.0.start(scene, luck)
+    }
+
+    fn step_limit(&self) -> usize {
+        self.0.step_limit()
+    }
+
+    fn options(&self) -> Value {
+        self.0.options()
+    }
+}
+
+fn wordy(changes: &[&str]) -> Result<State, Error> {
+    let all = ["policy.constrain=true", "policy.max_new_tokens=3"];
+    let config = config(&[&all[..], &SMALL[..], changes].concat());
+    let game = Box::new(WordyLake::new());
+    State::with_games(&gpu(), None, vec![game], config, RunPurpose::Train, &())
+}
+
+/// Also at a temperature at which any token is nearly as likely as any other, as in an untrained model. Without the
+/// constraint the same replies are unreadable.
+#[test]
+fn a_constrained_policy_replies_with_actions_only() {
+    let mut state = wordy(&[]).unwrap();
+    let seats = seats(16);
+    let (mut ended, mut complete, mut forced) = (0, 0, 0);
+    for temperature in [0.0, 0.5, 1000.0] {
+        let episodes = state.play(0, &seats, temperature, &()).unwrap();
+        for turn in episodes.iter().flat_map(|episode| &episode.turns) {
+            assert!(turn.action.is_some(), "{turn:?}");
+            let reply = turn.sampled.as_ref().unwrap();
+            let allowed = reply.allowed.as_ref().unwrap();
+            for (place, id) in reply.ids.iter().enumerate() {
+                let set = allowed.after(&reply.ids[..place]);
+                assert!(set.contains(id), "{turn:?}");
+                if set.len() == 1 {
+                    forced += 1;
+                    let certain = (reply.log_probs[place], reply.entropies[place]);
+                    assert_eq!(certain, (0.0, 0.0));
+                }
+            }
+            assert!(!reply.cut && allowed.after(&reply.ids).is_empty());
+            match turn.action {
+                // The word alone, so it was ended with a token.
+                Some(0) => ended += 1,
+                _ => complete += 1,
+            }
+        }
+        if temperature == 0.0 {
+            continue;
+        }
+        let policy = &state.learner.policy;
+        for batch in pack_all(episodes.iter(), 300) {
+            let packed = batch.on(&gpu());
+            let now = packed.log_probs(&policy.model, policy.adapter.as_ref(), temperature as f32);
+            let now = now.to_vec().unwrap();
+            for token in &batch.tokens {
+                assert_eq!(now[token.pair as usize].to_bits(), token.old.to_bits());
+            }
+        }
+    }
+    assert!(
+        ended.min(complete).min(forced) > 10,
+        "{ended} {complete} {forced}"
+    );
+
+    let mut free = wordy(&["policy.constrain=false"]).unwrap();
+    let episodes = free.play(0, &seats, 1000.0, &()).unwrap();
+    let mut turns = episodes.iter().flat_map(|episode| &episode.turns);
+    assert!(turns.all(|turn| turn.action.is_none()));
+}
+
+/// With several updates in a step, ratios and the KL penalty belong to the restricted distribution, too.
+#[test]
+fn a_constrained_policy_learns() {
+    let more = ["train.passes=2", "train.minibatches=2", "train.beta=0.05"];
+    let mut state = wordy(&more).unwrap();
+    for step in 0..2 {
+        let (metrics, _) = state.learner.step(&state.config, step, &()).unwrap();
+        let learned = metrics.learned.expect("returns that differ");
+        assert_eq!(learned.first_ratio_error, 0.0);
+        let kl = learned.kl.unwrap();
+        assert!(
+            (0.0..0.5).contains(&kl) && learned.grad_norm > 0.0,
+            "{learned:?}"
+        );
+        assert_eq!(metrics.play.valid_action_rate, 1.0);
+    }
+}
+
+#[test]
+fn a_constraint_that_cannot_be_kept_is_refused() {
+    let error = |changes: &[&str]| wordy(changes).err().unwrap().to_string();
+    insta::assert_snapshot!(error(&["policy.max_new_tokens=2"]), @r#"key `policy.max_new_tokens`: found 2, wanted at least 3, because the reply "left up down" takes as many tokens of this model: --set policy.max_new_tokens=3"#);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn log_probs(model: &Model, reply: &Sampled) -> Tensor {
         Indices::new(&gpu(), &reply.ids),
     );
     hidden
-        .log_probs(&model.head(None), &rows, &targets, 1.0)
+        .log_probs(&model.head(None), &rows, &targets, &[], 1.0)
         .log_probs
 }
 

@@ -10,13 +10,13 @@ use crate::{
 /// A sampled reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GeneratedReply {
-    /// Token ids, including the stop id.
+    /// Token ids, including the stop id if there is one.
     pub ids: Vec<u32>,
-    /// Log-prob of each token among all tokens, at the sampling temperature (at 1 if that is 0).
+    /// Log-prob of each token among all tokens, or the allowed ones, at the sampling temperature (at 1 if that is 0).
     pub log_probs: Vec<f32>,
     /// Entropy of that distribution in nats.
     pub entropies: Vec<f32>,
-    /// Whether it ended with a stop id; if not, it was cut at its maximum length.
+    /// Whether it ended with a stop id or as an allowed reply; if not, it was cut at its maximum length.
     pub stopped: bool,
 }
 

@@ -12,6 +12,7 @@
 //! Start reading at `decoder/transformer.rs`, which holds the whole decoder.
 
 mod adapter;
+mod allowed_replies;
 mod decoder;
 mod device_memory;
 mod error;
@@ -23,6 +24,7 @@ mod sampling;
 mod text;
 
 pub use adapter::{Adapter, LoraConfig, StoredAdapter, Targets};
+pub use allowed_replies::AllowedReplies;
 pub use decoder::{
     KvArena, Linear, Model, ModelConfig, ModelFamily, ModelShape, PackedTree, Rope, RopeScaling,
     TokenNode, TokenTree, Tokens, initial_weights,

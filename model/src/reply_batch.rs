@@ -4,6 +4,7 @@
 //! A step samples on the device and reads back only ids, log-probs and entropies, all at once. The last token of a reply is
 //! not run through the model, because no token follows it. A reply is bit-identical whatever else is in the batch.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapwing_tensor::random::mix;
@@ -47,7 +48,7 @@ pub struct TokenScore {
 /// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// A stop id was sampled.
+    /// A stop id was sampled, or no allowed reply is longer.
     StopToken,
     /// The reply has `max_new_tokens` tokens.
     MaxTokens,
@@ -60,7 +61,7 @@ pub struct SampledToken {
     pub reply: u64,
     /// The token's id.
     pub token: u32,
-    /// Log-prob among all tokens, at the sampling temperature (at 1 if that is 0).
+    /// Log-prob among all tokens, or the allowed ones, at the sampling temperature (at 1 if that is 0).
     pub log_prob: f32,
     /// Entropy of that distribution in nats.
     pub entropy: f32,
@@ -98,6 +99,13 @@ struct ActiveReply {
 impl ActiveReply {
     fn sampled(&self) -> usize {
         self.ids.len() - self.asked.request.prompt.len()
+    }
+
+    /// Returns the tokens that can follow; none if all can, or if an allowed reply is complete.
+    fn allowed(&self) -> Arc<[u32]> {
+        let reply = &self.ids[self.asked.request.prompt.len()..];
+        let allowed = self.asked.sampling.allowed.as_ref();
+        allowed.map_or_else(Arc::default, |allowed| allowed.after(reply))
     }
 
     fn left(&self) -> usize {
@@ -148,13 +156,26 @@ impl ReplyBatch {
     /// The arena cannot hold all replies. The batch is then empty.
     ///
     /// # Panics
-    /// If a prompt is empty.
+    /// If a prompt is empty, or a request has allowed replies and top-k or top-p.
     #[track_caller]
     pub fn join(
         &mut self,
         arena: &mut KvArena,
         requests: Vec<BatchRequest>,
     ) -> Result<u64, ModelError> {
+        for SamplingOptions {
+            allowed,
+            top_k,
+            top_p,
+            ..
+        } in requests.iter().map(|r| &r.sampling)
+        {
+            let is_cut = *top_k > 0 || *top_p < 1.0;
+            assert!(
+                !is_cut || allowed.is_none(),
+                "allowed replies with top-k or top-p"
+            );
+        }
         let prompts: Vec<&[u32]> = requests.iter().map(|r| &*r.request.prompt).collect();
         let ends = self.prefill(arena, &prompts)?;
         let first = self.next;
@@ -204,7 +225,14 @@ impl ReplyBatch {
                 (arena.row(reply.end), key, &reply.asked.sampling)
             })
             .collect();
-        let draws = draw(arena.hidden(), &self.head, &rows, self.rows_at_once)?;
+        let allowed: Vec<_> = self.active.iter().map(ActiveReply::allowed).collect();
+        let draws = draw(
+            arena.hidden(),
+            &self.head,
+            &rows,
+            &allowed,
+            self.rows_at_once,
+        )?;
         if !draws.iter().all(|draw| draw.log_prob.is_finite()) {
             return Err(ModelError::NotNumbers);
         }
@@ -223,7 +251,9 @@ impl ReplyBatch {
         let mut sampled = Vec::with_capacity(draws.len());
         for ((reply, draw), score) in self.active.iter_mut().zip(draws).zip(scores) {
             reply.ids.push(draw.token);
-            let finish = match reply.asked.sampling.stop.contains(&draw.token) {
+            let SamplingOptions { stop, allowed, .. } = &reply.asked.sampling;
+            let is_complete = allowed.is_some() && reply.allowed().is_empty();
+            let finish = match is_complete || stop.contains(&draw.token) {
                 true => Some(FinishReason::StopToken),
                 false => (reply.left() == 0).then_some(FinishReason::MaxTokens),
             };
@@ -333,7 +363,9 @@ impl ReplyBatch {
             let (rows, ids): (Vec<u32>, Vec<u32>) =
                 questions.iter().map(|&(row, id, _)| (row, id)).unzip();
             let (rows, ids) = (Indices::new(gpu, &rows), Indices::new(gpu, &ids));
-            let log_probs = hidden.log_probs(&self.head, &rows, &ids, 1.0).log_probs;
+            let log_probs = hidden
+                .log_probs(&self.head, &rows, &ids, &[], 1.0)
+                .log_probs;
             scores.extend(log_probs.to_vec()?.into_iter().map(|log_prob| TokenScore {
                 log_prob,
                 likeliest: Vec::new(),

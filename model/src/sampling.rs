@@ -1,11 +1,12 @@
 //! Samples one token after each of many rows, each with its own options.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Indices, Tensor, rl::Draw, rl::LmHead};
 
-use crate::ModelError;
+use crate::{AllowedReplies, ModelError};
 
 /// How to sample a reply.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub struct SamplingOptions {
     pub max_new_tokens: usize,
     /// Ids that end the reply.
     pub stop: Vec<u32>,
+    /// If set, only these replies can be sampled. Log-probs and entropies are those of the restricted distribution. Not
+    /// together with `top_k` or `top_p`.
+    pub allowed: Option<Arc<AllowedReplies>>,
 }
 
 impl Default for SamplingOptions {
@@ -32,16 +36,18 @@ impl Default for SamplingOptions {
             top_p: 1.0,
             max_new_tokens: 256,
             stop: Vec::new(),
+            allowed: None,
         }
     }
 }
 
-/// Samples a token after each row of `hidden`, given with its random key and options. It runs on the device, except for rows
-/// with top-k or top-p. A kernel takes at most `at_once` rows.
+/// Samples a token after each row of `hidden`, given with its random key and options, among the allowed ones; an empty set
+/// allows all. It runs on the device, except for rows with top-k or top-p. A kernel takes at most `at_once` rows.
 pub(crate) fn draw(
     hidden: &Tensor,
     head: &LmHead,
     asked: &[(u32, u64, &SamplingOptions)],
+    allowed: &[Arc<[u32]>],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
     // A launch has one temperature.
@@ -62,7 +68,9 @@ pub(crate) fn draw(
             let words = |key: u64| [key as u32, (key >> 32) as u32];
             let keys: Vec<[u32; 2]> = members.iter().map(|&i| words(asked[i].1)).collect();
             let rows = Indices::new(hidden.gpu(), &rows);
-            let draws = hidden.draw(head, &rows, &keys, f32::from_bits(*temperature));
+            let sets: Vec<_> = members.iter().map(|&i| allowed[i].clone()).collect();
+            let temperature = f32::from_bits(*temperature);
+            let draws = hidden.draw(head, &rows, &keys, &sets, temperature);
             launched.push((members, draws));
         }
     }

@@ -27,6 +27,7 @@ const SAMPLING: SamplingOptions = SamplingOptions {
     top_p: 1.0,
     max_new_tokens: 20,
     stop: vec![],
+    allowed: None,
 };
 
 /// More than these tests need.
@@ -75,6 +76,7 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
             &model.head(Some(&adapter)),
             &rows,
             &targets,
+            &[],
             SAMPLING.temperature,
         );
         assert_eq!(scored.log_probs.to_vec().unwrap(), sampled, "{name}");

@@ -98,7 +98,7 @@ impl Bench {
         let hidden = model.forward(&tokens, adapter);
         let head = model.head(adapter);
         let targets = Indices::new(&self.gpu, &packed.ids);
-        let log_probs = hidden.log_probs(&head, &rows, &targets, 1.0).log_probs;
+        let log_probs = hidden.log_probs(&head, &rows, &targets, &[], 1.0).log_probs;
         drop(hidden);
         drop(log_probs.sum().backward());
     }
@@ -180,7 +180,7 @@ fn playing_takes_the_estimated_memory() {
             let keys = [[1, 2]; DRAWS];
             drop(
                 made.hidden()
-                    .draw(&bench.model.head(None), &rows, &keys, 1.0),
+                    .draw(&bench.model.head(None), &rows, &keys, &[], 1.0),
             );
             arena = Some(made);
         });

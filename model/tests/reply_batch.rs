@@ -28,6 +28,7 @@ fn wanted(count: usize) -> Vec<BatchRequest> {
                 } else {
                     (0..40).collect()
                 },
+                allowed: None,
             },
             scores: [None, Some(0), Some(3)][i % 3],
         }

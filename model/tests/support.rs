@@ -114,7 +114,7 @@ pub fn log_probs(model: &Model, adapter: Option<&Adapter>, ids: &[u32]) -> Tenso
     let rows: Vec<u32> = (0..ids.len() as u32 - 1).collect();
     let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &ids[1..]));
     hidden
-        .log_probs(&model.head(adapter), &rows, &targets, 1.0)
+        .log_probs(&model.head(adapter), &rows, &targets, &[], 1.0)
         .log_probs
 }
 

@@ -528,12 +528,18 @@ fn attention(table: &mut CheckTable) {
 }
 
 fn vocabulary(table: &mut CheckTable) {
-    for (rows, vocabulary, width) in [(2, 65, 8), (7, 300, 16)] {
+    for (rows, vocabulary, width, is_free) in
+        [(2, 65, 8, true), (7, 300, 16, true), (7, 300, 16, false)]
+    {
         for (which, what) in [(0, ""), (1, "entropy of ")] {
             let inputs = reference::log_prob_inputs(rows, vocabulary, width, 4, 30);
             let query = TokenQuery::random(3 * rows, rows, vocabulary, 0.8, 31);
+            let (query, some) = match is_free {
+                true => (query, ""),
+                false => (query.restricted(vocabulary, 35), "some of "),
+            };
             let cut = reference::cut(rows, 2);
-            let what = format!("{what}{rows} rows over {vocabulary} tokens");
+            let what = format!("{what}{rows} rows over {some}{vocabulary} tokens");
             table.add("log_prob", what, move |gpu| {
                 let run = |t: &[Tensor]| {
                     let head = query.head(Matrix::Trained(t[1].clone()), Some((&t[2], &t[3])));
@@ -551,16 +557,16 @@ fn vocabulary(table: &mut CheckTable) {
             });
         }
     }
-    for vocabulary in [64, 2500] {
-        let what = format!("40 draws of {vocabulary} tokens");
-        let check = table.add("sample", what, move |gpu| drawn(gpu, vocabulary));
+    for (vocabulary, every) in [(64, 1), (2500, 1), (2500, 900)] {
+        let what = format!("40 draws of {} tokens", vocabulary / every);
+        let check = table.add("sample", what, move |gpu| drawn(gpu, vocabulary, every));
         check.is_short = vocabulary == 64;
     }
 }
 
 /// Checks that each draw is the token with the largest sum of logit and noise, and that its log-prob has the bits that
-/// training computes.
-fn drawn(gpu: &Gpu, vocabulary: usize) -> Result<f64, Wrong> {
+/// training computes. Only the multiples of `every` are allowed.
+fn drawn(gpu: &Gpu, vocabulary: usize, every: usize) -> Result<f64, Wrong> {
     let (logits, temperature) = (random(&[vocabulary, 1], 32, -2.0..2.0), 0.7);
     let keys: Vec<[u32; 2]> = (0..40).map(|i| [i, 0x1a9]).collect();
     let head = LmHead {
@@ -569,13 +575,17 @@ fn drawn(gpu: &Gpu, vocabulary: usize) -> Result<f64, Wrong> {
     };
     let one = Tensor::from_slice(gpu, &[1.0], &[1, 1]);
     let rows = Indices::new(gpu, &[0; 40]);
-    let drawn = one.draw(&head, &rows, &keys, temperature);
+    let allowed: Vec<u32> = (0..vocabulary as u32).step_by(every).collect();
+    let allowed = vec![allowed.into(); keys.len()];
+    let allowed = if every == 1 { &[][..] } else { &allowed };
+    let drawn = one.draw(&head, &rows, &keys, allowed, temperature);
     let tokens = drawn.tokens.to_vec()?;
     for (key, token) in keys.iter().zip(&tokens) {
         let score =
             |v: usize| logits.values[v] / f64::from(temperature) + reference::gumbel(*key, v);
-        let best = (0..vocabulary).map(score).fold(f64::MIN, f64::max);
-        let is_known = (*token as usize) < vocabulary;
+        let tokens = (0..vocabulary).step_by(every);
+        let best = tokens.map(score).fold(f64::MIN, f64::max);
+        let is_known = (*token as usize) < vocabulary && (*token as usize).is_multiple_of(every);
         let got = if is_known {
             score(*token as usize)
         } else {
@@ -589,12 +599,13 @@ fn drawn(gpu: &Gpu, vocabulary: usize) -> Result<f64, Wrong> {
         }
     }
     let targets = Indices::new(gpu, &tokens);
-    let again = one.log_probs(&head, &rows, &targets, temperature);
+    let again = one.log_probs(&head, &rows, &targets, allowed, temperature);
     let (sampled, trained) = (drawn.log_probs.to_vec()?, again.log_probs.to_vec()?);
     same_bits("log-prob in sampling and in training", &sampled, &trained)?;
     let query = TokenQuery {
         rows: vec![0; 40],
         targets: tokens,
+        allowed: allowed.to_vec(),
         temperature,
         scale: 1.0,
     };

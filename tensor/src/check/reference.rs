@@ -1,6 +1,8 @@
 //! The f64 reference of each op, and its tolerance with the reason. The unit tests of the ops and the table of
 //! [`super::op_checks`] compare with them.
 
+use std::sync::Arc;
+
 use super::compare::{Array, Tolerance};
 use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
 use crate::ops::{AdamW, Lora, Matrix};
@@ -343,10 +345,12 @@ pub(crate) const LOG_PROB: Tolerance = Tolerance {
 pub(crate) const LEAST: f64 = 0.1;
 
 /// The arguments of `log_probs` besides the arrays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TokenQuery {
     pub(crate) rows: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+    /// None, or the allowed tokens of each pair.
+    pub(crate) allowed: Vec<Arc<[u32]>>,
     pub(crate) temperature: f32,
     pub(crate) scale: f32,
 }
@@ -370,7 +374,25 @@ impl TokenQuery {
             targets: draw(vocabulary, 12),
             temperature,
             scale: 0.7,
+            ..TokenQuery::default()
         }
+    }
+
+    /// Restricts each pair to one of three sets of tokens, or to none, and its target.
+    pub(crate) fn restricted(mut self, vocabulary: usize, seed: u64) -> TokenQuery {
+        let allowed = |(i, target): (usize, &u32)| -> Arc<[u32]> {
+            let kind = i % 4;
+            let unit = Array::random(&[vocabulary], seed ^ kind as u64, 0.0..1.0).values;
+            let share = [1.0, 0.5, 0.02, 0.0][kind];
+            let tokens = (0..vocabulary as u32).zip(unit);
+            let tokens = tokens.filter(|(token, unit)| *unit < share || token == target);
+            match kind {
+                0 => Arc::default(),
+                _ => tokens.map(|(token, _)| token).collect(),
+            }
+        };
+        self.allowed = self.targets.iter().enumerate().map(allowed).collect();
+        self
     }
 
     pub(crate) fn log_probs(&self, hidden: &Tensor, head: &LmHead, cut: VocabularyCut) -> LogProbs {
@@ -378,7 +400,8 @@ impl TokenQuery {
             Indices::new(hidden.gpu(), &self.rows),
             Indices::new(hidden.gpu(), &self.targets),
         );
-        hidden.log_probs_cut(head, &rows, &targets, self.temperature, cut)
+        let pairs = (&rows, &targets, &self.allowed[..]);
+        hidden.log_probs_cut(head, pairs, self.temperature, cut)
     }
 
     pub(crate) fn head(&self, weight: Matrix, lora: Option<(&Tensor, &Tensor)>) -> LmHead {
@@ -412,13 +435,19 @@ pub(crate) fn log_prob(inputs: &[Array], question: &TokenQuery) -> [Array; 2] {
         sum / f64::from(question.temperature)
     };
     let mut results = [Vec::new(), Vec::new()];
-    for (row, target) in question.rows.iter().zip(&question.targets) {
-        let tokens = 0..weight.shape[0];
-        let z: Vec<f64> = tokens.map(|token| logit(*row as usize, token)).collect();
+    for (i, (row, target)) in question.rows.iter().zip(&question.targets).enumerate() {
+        let set = question.allowed.get(i).filter(|set| !set.is_empty());
+        let is_allowed = |token: usize| set.is_none_or(|set| set.contains(&(token as u32)));
+        let z = |token| match is_allowed(token) {
+            true => logit(*row as usize, token),
+            false => f64::MIN,
+        };
+        let z: Vec<f64> = (0..weight.shape[0]).map(z).collect();
         let largest = z.iter().copied().fold(f64::MIN, f64::max);
         let log_sum = largest + z.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
         results[0].push(z[*target as usize] - log_sum);
-        let surprise = z.iter().map(|z| (z - log_sum).exp() * (z - log_sum));
+        let z = z.iter().filter(|z| **z > f64::MIN);
+        let surprise = z.map(|z| (z - log_sum).exp() * (z - log_sum));
         results[1].push(-surprise.sum::<f64>());
     }
     results.map(|values| Array {

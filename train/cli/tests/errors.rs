@@ -1304,6 +1304,30 @@ const PLAYERS: &[Row] = &[
         &["play", "--set", "policy.reply=tags"],
     ),
     row(
+        "tags from a policy that may only say words",
+        nothing,
+        &[
+            "play",
+            "--set",
+            "policy.constrain=true",
+            "--set",
+            "policy.reply=tags",
+        ],
+    ),
+    row(
+        "an API that is to say only words",
+        nothing,
+        &[
+            "play",
+            "--player",
+            "openai:http://127.0.0.1:9/v1",
+            "--player-model",
+            "m",
+            "--set",
+            "policy.constrain=true",
+        ],
+    ),
+    row(
         "a program without exec:",
         nothing,
         &["train", "--game", "./lift.py"],

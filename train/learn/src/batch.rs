@@ -121,8 +121,10 @@ pub struct Batch {
     pub rows: Vec<u32>,
     /// For each pair, the sampled token.
     pub targets: Vec<u32>,
-    /// All sampled tokens. Equal tokens sampled after equal prefixes share a pair. `reference` equals `old` until it is
-    /// filled in.
+    /// For each pair, the tokens that the target was sampled from; empty: all tokens.
+    pub allowed: Vec<Arc<[u32]>>,
+    /// All sampled tokens. Equal tokens sampled after equal prefixes from equal sets share a pair. `reference` equals `old`
+    /// until it is filled in.
     pub tokens: Vec<LossToken>,
     /// For each token, the index of its episode among the selected ones, and its turn.
     pub turns: Vec<(usize, usize)>,
@@ -133,6 +135,7 @@ pub struct Packed {
     tokens: Tokens,
     rows: Indices,
     targets: Indices,
+    allowed: Vec<Arc<[u32]>>,
 }
 
 impl Packed {
@@ -140,8 +143,9 @@ impl Packed {
     /// adapter is.
     pub fn log_probs(&self, model: &Model, adapter: Option<&Adapter>, temperature: f32) -> Tensor {
         let hidden = model.forward(&self.tokens, adapter);
+        let (head, allowed) = (model.head(adapter), &self.allowed);
         hidden
-            .log_probs(&model.head(adapter), &self.rows, &self.targets, temperature)
+            .log_probs(&head, &self.rows, &self.targets, allowed, temperature)
             .log_probs
     }
 }
@@ -153,6 +157,7 @@ impl Batch {
             tokens: Tokens::new(gpu, &self.tree),
             rows: Indices::new(gpu, &self.rows),
             targets: Indices::new(gpu, &self.targets),
+            allowed: self.allowed.clone(),
         }
     }
 
@@ -220,11 +225,12 @@ pub fn pack(
         let mut batch = Batch {
             rows: Vec::new(),
             targets: Vec::new(),
+            allowed: Vec::new(),
             tokens: Vec::new(),
             turns: Vec::new(),
             tree,
         };
-        let mut pairs: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut pairs: HashMap<(u32, u32, Arc<[u32]>), u32> = HashMap::new();
         for (&(e, t), leaf) in now.iter().zip(leaves) {
             let SelectedEpisode {
                 episode,
@@ -242,10 +248,15 @@ pub fn pack(
             let path = batch.tree.path(leaf);
             let rows = &path[sampled.prompt.len() - 1..];
             let drawn = sampled.log_probs.iter().zip(&sampled.entropies);
-            for ((&row, &target), (&old, &entropy)) in rows.iter().zip(&sampled.ids).zip(drawn) {
-                let pair = *pairs.entry((row, target)).or_insert_with(|| {
+            let scored = rows.iter().zip(&sampled.ids).zip(drawn).enumerate();
+            for (place, ((&row, &target), (&old, &entropy))) in scored {
+                let allowed = sampled.allowed.as_ref();
+                let set = allowed.map(|replies| replies.after(&sampled.ids[..place]));
+                let set = set.unwrap_or_default();
+                let pair = *pairs.entry((row, target, set.clone())).or_insert_with(|| {
                     batch.rows.push(row);
                     batch.targets.push(target);
+                    batch.allowed.push(set);
                     batch.rows.len() as u32 - 1
                 });
                 batch.tokens.push(LossToken {
@@ -285,6 +296,7 @@ pub fn pack_all<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapwing_model::AllowedReplies;
     use lapwing_play::Turn;
     use proptest::prelude::*;
 
@@ -301,6 +313,7 @@ mod tests {
                         .collect(),
                     entropies: vec![0.0; reply.len()],
                     cut: false,
+                    allowed: None,
                 }),
                 ..Turn::default()
             })
@@ -326,6 +339,21 @@ mod tests {
     fn episodes() -> impl Strategy<Value = Vec<Vec<(Vec<u32>, Vec<u32>)>>> {
         let ids = |most| proptest::collection::vec(0u32..3, 1..most);
         proptest::collection::vec(proptest::collection::vec((ids(6), ids(4)), 1..4), 1..6)
+    }
+
+    #[test]
+    fn equal_tokens_of_different_sets_are_different_pairs() {
+        let replies = [vec![vec![2], vec![3]], vec![vec![2], vec![2, 1]], vec![]];
+        let mut played = vec![episode(&[(vec![1], vec![2])]); 4];
+        for (episode, replies) in played.iter_mut().zip(&replies) {
+            let allowed = (!replies.is_empty()).then(|| AllowedReplies::new(replies, &[9]));
+            episode.turns[0].sampled.as_mut().unwrap().allowed = allowed.map(Arc::new);
+        }
+        let batch = &pack_all(played.iter(), 99)[0];
+        let pairs: Vec<u32> = batch.tokens.iter().map(|token| token.pair).collect();
+        assert_eq!(pairs, [0, 1, 2, 2]);
+        let sets: Vec<&[u32]> = batch.allowed.iter().map(|set| &**set).collect();
+        assert_eq!(sets, [&[2, 3][..], &[2], &[]]);
     }
 
     #[test]

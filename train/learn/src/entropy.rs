@@ -53,6 +53,7 @@ mod tests {
             log_probs: vec![-1.0; entropies.len()],
             entropies: entropies.to_vec(),
             cut: false,
+            allowed: None,
         };
         Episode {
             turns: vec![Turn {

@@ -251,6 +251,7 @@ impl ReplyEncoder<'_> {
                 entropies: vec![0.0; ids.len()],
                 ids,
                 cut: false,
+                allowed: None,
             }),
             ..Turn::default()
         })

@@ -167,6 +167,9 @@ lapwing_env::options! {
     temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
     /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
     max_new_tokens: usize = 256, in Whole(1, 1 << 24);
+    /// Whether only the words of the actions can be sampled, for models that would reply with something else. Log-probs in
+    /// sampling and training are those of this restricted distribution. Needs `reply = "word"`.
+    constrain: bool = false;
     /// Subtracted from the return for every unreadable reply. 1: the value that the paper's first author later used.
     format_penalty: f64 = 1.0, in Real(0.0, f64::MAX);
     /// Variables for the model's chat template, such as `enable_thinking = false` for Qwen3. Empty: the template's own

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lapwing_model::AllowedReplies;
+
 use crate::reply::UnreadReason;
 
 /// A reply that a language model sampled.
@@ -9,7 +11,7 @@ use crate::reply::UnreadReason;
 pub struct Sampled {
     /// The prompt.
     pub prompt: Arc<[u32]>,
-    /// Token ids as sampled, including the stop token; never encoded again from text.
+    /// Token ids as sampled, including a stop token; never encoded again from text.
     pub ids: Vec<u32>,
     /// Log-probability of each token when it was sampled, at the sampling temperature.
     pub log_probs: Vec<f32>,
@@ -17,6 +19,8 @@ pub struct Sampled {
     pub entropies: Vec<f32>,
     /// Whether the token limit ended the reply.
     pub cut: bool,
+    /// The replies to which sampling was restricted (`policy.constrain`).
+    pub allowed: Option<Arc<AllowedReplies>>,
 }
 
 /// One action of one agent.

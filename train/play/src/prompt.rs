@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lapwing_model::{ChatTemplate, Tokenizer};
+use lapwing_model::{AllowedReplies, ChatTemplate, Tokenizer};
 
+use crate::config::PolicyConfig;
 use crate::prompt_writer::{AgentView, PromptWriter};
 use crate::{PlayError, SettingError};
 
@@ -17,6 +18,8 @@ const KEPT: usize = 8 << 20;
 pub struct Prompts {
     /// writes prompts and parses replies
     pub framing: PromptWriter,
+    /// the replies to which sampling is restricted (`policy.constrain`), after [`Prompts::check_replies`]
+    pub(crate) allowed: Option<Arc<AllowedReplies>>,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
     known: HashMap<String, Arc<[u32]>>,
@@ -33,6 +36,7 @@ impl Prompts {
     ) -> Prompts {
         Prompts {
             framing,
+            allowed: None,
             tokenizer,
             template: template.into(),
             known: HashMap::new(),
@@ -80,12 +84,17 @@ impl Prompts {
     }
 
     /// Returns the number of tokens of the shortest reply for an action, with the reply, for the action that takes most;
-    /// `None` if any text is an action.
+    /// `None` if any text is an action. With `policy.constrain`, only these replies are allowed from now on.
     ///
     /// # Errors
-    /// If this is more than the maximum, or the tokenizer fails or has no tokens for a reply.
-    pub fn check_replies(&self, most: usize) -> Result<Option<(usize, String)>, PlayError> {
-        let mut longest = None;
+    /// If this is more than the maximum, the tokenizer fails or has no tokens for a reply, or the replies cannot be
+    /// restricted.
+    pub fn check_replies(
+        &mut self,
+        policy: &PolicyConfig,
+    ) -> Result<Option<(usize, String)>, PlayError> {
+        let most = policy.max_new_tokens;
+        let (mut longest, mut replies) = (None, Vec::new());
         for (action, reply) in self.framing.shortest_replies().enumerate() {
             let ids = self.tokenizer.encode(&reply)?;
             let written = self.tokenizer.decode(&ids)?;
@@ -97,6 +106,7 @@ impl Prompts {
                 return Err(SettingError::range("policy.reply", found, wanted).into());
             }
             longest = longest.max(Some((ids.len(), reply)));
+            replies.push(ids);
         }
         if let Some((tokens, reply)) = longest.as_ref().filter(|(tokens, _)| *tokens > most) {
             let wanted = format!(
@@ -104,6 +114,24 @@ impl Prompts {
             );
             let (key, found) = ("policy.max_new_tokens", most.to_string());
             return Err(SettingError::range(key, found, wanted).into());
+        }
+        if policy.constrain {
+            let stop = self.tokenizer.stop_ids();
+            let allowed = AllowedReplies::new(&replies, stop);
+            let goes_on = |ids: &Vec<u32>| !allowed.after(ids).is_empty();
+            let refused = |why: &str| {
+                let wanted = format!("false, because {why}: --set policy.constrain=false");
+                Err(SettingError::range("policy.constrain", "true", wanted).into())
+            };
+            if replies.is_empty() {
+                return refused("the game takes any text");
+            }
+            if stop.is_empty() && replies.iter().any(goes_on) {
+                return refused(
+                    "an action begins with another, and the model has no token that ends a reply (eos_token_id)",
+                );
+            }
+            self.allowed = Some(Arc::new(allowed));
         }
         Ok(longest)
     }
@@ -149,7 +177,14 @@ mod tests {
 
     #[test]
     fn replies_are_as_long_as_the_model_has_to_write_them() {
-        let check = |reply, most| prompts(reply, BASE.as_ref()).check_replies(most);
+        let check_with = |reply, tokenizer: &Path, max_new_tokens| {
+            let policy = PolicyConfig {
+                max_new_tokens,
+                ..PolicyConfig::default()
+            };
+            prompts(reply, tokenizer).check_replies(&policy)
+        };
+        let check = |reply, most| check_with(reply, BASE.as_ref(), most);
         assert_eq!(
             check(ReplyForm::Word, 1).unwrap(),
             Some((1, "up".to_owned()))
@@ -167,7 +202,7 @@ mod tests {
         let json = std::fs::read_to_string(format!("{BASE}/tokenizer.json")).unwrap();
         let json = json.replacen("\"<\":", "\"nothing\":", 1);
         std::fs::write(dir.path().join("tokenizer.json"), json).unwrap();
-        let error = prompts(ReplyForm::Tags, dir.path()).check_replies(99);
+        let error = check_with(ReplyForm::Tags, dir.path(), 99);
         let error = error.unwrap_err().to_string();
         assert!(
             error.ends_with("it writes \"action>left/action>\""),

@@ -148,7 +148,7 @@ impl State {
         let mut starts = Vec::new();
         for world in &mut worlds {
             starts.extend(world.starts(config.eval.seed, count)?);
-            let longest = world.prompts.check_replies(config.policy.max_new_tokens)?;
+            let longest = world.prompts.check_replies(&config.policy)?;
             let is_fresh = stored.is_none() && config.model.source()? == ModelSource::BuiltIn;
             let is_known = GAMES.iter().any(|game| game.name == world.scenario.name());
             let name = &world.name;

@@ -439,6 +439,7 @@ async fn reply(
                 top_p: request.top_p,
                 max_new_tokens: prompt.max_new_tokens,
                 stop: server.stop_ids.clone(),
+                allowed: None,
             },
             scores: request.likeliest,
         };

@@ -7,13 +7,16 @@
 //! dz[v]    = (sum of g over the pairs that target v) - p[v] (sum of g over the pairs of the row)
 //! ```
 //!
-//! and from dz the usual gradients of a linear layer. The ops process the vocabulary in chunks, and the backward pass
+//! and from dz the usual gradients of a linear layer. If a pair has allowed tokens, the z of all others is so low that e^z
+//! is 0. The ops process the vocabulary in chunks, and the backward pass
 //! computes the logits of each chunk again, as the chunked head of Liger Kernel does.
 //!
 //! The log-prob of a token is bit-identical in any batch: sums go by blocks of the vocabulary, and their order depends
 //! neither on the rows nor on the length of a chunk. So a rollout and an update with the same parameters agree exactly.
 
 mod scoring;
+
+use std::sync::Arc;
 
 use crate::ops::{Lora, Matrix};
 use crate::{Indices, Tensor};
@@ -37,6 +40,9 @@ pub struct LogProbs {
     pub entropy: Tensor,
 }
 
+/// The rows, targets and allowed tokens of pairs.
+type PairQuery<'a> = (&'a Indices, &'a Indices, &'a [Arc<[u32]>]);
+
 impl LmHead {
     /// The same without gradients.
     fn detached(&self) -> LmHead {
@@ -51,6 +57,9 @@ impl Tensor {
     /// For each pair p returns the log-prob of the token `targets[p]` under softmax(logits / temperature) of the hidden row
     /// `rows[p]` of self (R, C), and the entropy of that distribution.
     ///
+    /// `allowed` has for each pair the tokens that the distribution is restricted to, the target among them: all others
+    /// have the probability 0. An empty set allows all tokens; without sets, all pairs do.
+    ///
     /// Never holds all logits. `rows` must be known on the host; `targets` may be the result of [`Tensor::draw`].
     /// Gradients for the hidden rows, the LoRA and a trained weight.
     ///
@@ -62,17 +71,17 @@ impl Tensor {
         head: &LmHead,
         rows: &Indices,
         targets: &Indices,
+        allowed: &[Arc<[u32]>],
         temperature: f32,
     ) -> LogProbs {
-        self.log_probs_cut(head, rows, targets, temperature, CUT)
+        self.log_probs_cut(head, (rows, targets, allowed), temperature, CUT)
     }
 
     #[track_caller]
     pub(crate) fn log_probs_cut(
         &self,
         head: &LmHead,
-        rows: &Indices,
-        targets: &Indices,
+        (rows, targets, allowed): PairQuery<'_>,
         temperature: f32,
         cut: VocabularyCut,
     ) -> LogProbs {
@@ -83,12 +92,13 @@ impl Tensor {
             targets.len()
         );
         targets.check_below(vocabulary, "log_probs", "token");
-        let (hidden, rows) = used_rows("log_probs", self, rows);
+        let (hidden, rows) = used_rows("log_probs", self, rows, allowed);
         let most = cut.most_rows(self.gpu(), vocabulary);
         if hidden.rows() > most {
-            return hidden.log_probs_in_parts(head, &rows, targets, temperature, cut, most);
+            let pairs = (&rows, targets, allowed);
+            return hidden.log_probs_in_parts(head, pairs, temperature, cut, most);
         }
-        let scoring = Scoring::new("log_probs", &hidden, head, &rows, temperature, cut);
+        let scoring = Scoring::new("log_probs", &hidden, head, &rows, allowed, temperature, cut);
         let statistics = scoring.statistics();
         let log_probs = Tensor::empty(self.gpu(), &[pairs]);
         for chunk in scoring.chunks() {
@@ -113,8 +123,7 @@ impl Tensor {
     fn log_probs_in_parts(
         &self,
         head: &LmHead,
-        rows: &Indices,
-        targets: &Indices,
+        (rows, targets, allowed): PairQuery<'_>,
         temperature: f32,
         cut: VocabularyCut,
         most: usize,
@@ -128,7 +137,12 @@ impl Tensor {
         let mut parts = Vec::new();
         for range in &ranges {
             let (rows, targets) = (rows.window(range.clone()), targets.window(range.clone()));
-            let part = self.log_probs_cut(head, &rows, &targets, temperature, cut);
+            let pairs = (
+                &rows,
+                &targets,
+                allowed.get(range.clone()).unwrap_or_default(),
+            );
+            let part = self.log_probs_cut(head, pairs, temperature, cut);
             let places: Vec<u32> = (range.start as u32..range.end as u32).collect();
             let places = Indices::new(gpu, &places);
             for (whole, part) in whole.iter().zip([&part.log_probs, &part.entropy]) {

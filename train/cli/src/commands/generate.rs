@@ -42,6 +42,7 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
         top_p: arguments.top_p,
         max_new_tokens,
         stop: tokenizer.stop_ids().to_vec(),
+        allowed: None,
     };
     let request = GenerationRequest {
         prompt,

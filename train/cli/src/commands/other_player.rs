@@ -52,6 +52,11 @@ pub fn load(
         }
         Some(OtherPlayer::OpenAi(url)) => url,
     };
+    if config.policy.constrain {
+        let problem =
+            format!("{url:?} cannot be restricted to words: --set policy.constrain=false");
+        return Err(InputError::new("--player", problem).into());
+    }
     let Some(model) = &arguments.player_model else {
         let problem =
             format!("{url:?} needs --player-model NAME, the name of the model in requests");

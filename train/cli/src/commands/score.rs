@@ -72,7 +72,7 @@ fn log_probs(loaded: &mut LoadedModel, ids: &[u32]) -> Result<Vec<f32>> {
     for (rows, targets) in rows.zip(ids[1..].chunks(ROWS)) {
         let [rows, targets] = [rows, targets].map(|ids| Indices::new(model.gpu(), ids));
         let hidden = loaded.arena.hidden();
-        let scores = hidden.log_probs(&head, &rows, &targets, 1.0);
+        let scores = hidden.log_probs(&head, &rows, &targets, &[], 1.0);
         log_probs.extend(scores.log_probs.to_vec()?);
     }
     if !log_probs.iter().all(|x| x.is_finite()) {

@@ -258,17 +258,17 @@ fn head(config: &ModelConfig) -> [Case; 3] {
         Case::op("head/sample", cost(SEQUENCES, 1), move |gpu| {
             let (head, hidden, rows) = operands(gpu, SEQUENCES);
             let keys: Vec<[u32; 2]> = (0..SEQUENCES as u32).map(|i| [i, 0]).collect();
-            move || hidden.draw(&head, &rows, &keys, 1.0)
+            move || hidden.draw(&head, &rows, &keys, &[], 1.0)
         }),
         Case::op("head/log-probs", cost(SCORED, 1), move |gpu| {
             let (head, hidden, rows) = operands(gpu, SCORED);
-            move || hidden.log_probs(&head, &rows, &rows, 1.0)
+            move || hidden.log_probs(&head, &rows, &rows, &[], 1.0)
         }),
         // The logits are computed again for the gradient of the hidden rows.
         Case::op("head/with gradients", cost(SCORED, 3), move |gpu| {
             let (head, hidden, rows) = operands(gpu, SCORED);
             let hidden = hidden.tracked();
-            let scored = move || hidden.log_probs(&head, &rows, &rows, 1.0);
+            let scored = move || hidden.log_probs(&head, &rows, &rows, &[], 1.0);
             move || scored().log_probs.sum().backward()
         }),
     ]

@@ -129,7 +129,7 @@ fn update(name: impl Into<String>, model: &Model, shape: [usize; 3]) -> Case {
         let [rows, targets] = [rows, targets].map(|ids| Indices::new(gpu, &ids));
         Ok(move || {
             let hidden = model.forward(&tokens, Some(&adapter));
-            let scored = hidden.log_probs(&model.head(Some(&adapter)), &rows, &targets, 1.0);
+            let scored = hidden.log_probs(&model.head(Some(&adapter)), &rows, &targets, &[], 1.0);
             parameters.accumulate(&scored.log_probs.mean().backward());
             drop(parameters.step(ADAMW));
             Ok(())

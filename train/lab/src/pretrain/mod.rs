@@ -441,7 +441,7 @@ fn score(model: &Model, lessons: &[Lesson], end: u32) -> Scored {
     let gpu = model.gpu();
     let hidden = model.forward(&Tokens::new(gpu, &packed), None);
     let (rows, targets) = (Indices::new(gpu, &rows), Indices::new(gpu, &targets));
-    let scored = hidden.log_probs(&model.head(None), &rows, &targets, 1.0);
+    let scored = hidden.log_probs(&model.head(None), &rows, &targets, &[], 1.0);
     Scored {
         log_probs: scored.log_probs,
         tokens,

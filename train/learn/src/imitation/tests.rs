@@ -130,7 +130,7 @@ fn the_loss_is_that_of_separate_sequences() {
             let hidden = model.forward(&Tokens::new(model.gpu(), &tree.pack()), adapter);
             let row = Indices::new(model.gpu(), &[text.len() as u32 - 1]);
             let target = Indices::new(model.gpu(), &[*id]);
-            let log_prob = hidden.log_probs(&model.head(adapter), &row, &target, 1.0);
+            let log_prob = hidden.log_probs(&model.head(adapter), &row, &target, &[], 1.0);
             sum -= f64::from(log_prob.log_probs.to_vec().unwrap()[0]);
             count += 1;
         }

@@ -19,6 +19,7 @@ fn episode(turns: usize, value: f64) -> Episode {
             log_probs: vec![-1.0; 1 + t % 2],
             entropies: vec![1.0; 1 + t % 2],
             cut: false,
+            allowed: None,
         }),
         ..Turn::default()
     };

@@ -18,6 +18,7 @@ fn played(replies: &Replies) -> Vec<Episode> {
             entropies: vec![0.0; ids.len()],
             ids: ids.clone(),
             cut: false,
+            allowed: None,
         }),
         ..Turn::default()
     };

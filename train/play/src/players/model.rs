@@ -39,6 +39,7 @@ impl Policy {
             temperature: temperature as f32,
             max_new_tokens,
             stop: prompts.tokenizer().stop_ids().to_vec(),
+            allowed: prompts.allowed.clone(),
             ..SamplingOptions::default()
         };
         ModelPlayer {
@@ -75,13 +76,10 @@ impl Player for ModelPlayer<'_> {
         let mut requests = Vec::with_capacity(asks.len());
         let mut asked = Vec::with_capacity(asks.len());
         for ask in asks {
-            let prompt = prompts.ids(&ask.seen)?;
+            asked.push(prompts.ids(&ask.seen)?);
+            let prompt = asked[asked.len() - 1].to_vec();
             let key = seeds::derive(ask.seen.seed, "reply", &[ask.turn]);
-            requests.push(GenerationRequest {
-                prompt: prompt.to_vec(),
-                key,
-            });
-            asked.push(prompt);
+            requests.push(GenerationRequest { prompt, key });
         }
         let mut goes_on = true;
         let mut watch = |request: usize, ids: &[u32]| {
@@ -103,6 +101,7 @@ impl Player for ModelPlayer<'_> {
                 log_probs: drawn.log_probs,
                 entropies: drawn.entropies,
                 cut: !drawn.stopped,
+                allowed: sampling.allowed.clone(),
             });
             let read = prompts.framing.read(text, !drawn.stopped);
             Ok(Reply { sampled, ..read })

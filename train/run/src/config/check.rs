@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use lapwing_env::OptionRange::{self, Real};
 use lapwing_learn::config::{Sampling, Weights};
+use lapwing_play::ReplyForm;
 use toml::{Table, Value};
 
 use super::{Config, ConfigError, Quantise, Resolved, reference};
@@ -78,6 +79,9 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
         );
         ensure(sum <= 1.0 + 1e-9, "mix.share", one.share, wanted)?;
     }
+    let is_word = !policy.constrain || policy.reply == ReplyForm::Word;
+    let keys = ["policy.reply", "policy.constrain"];
+    agree(is_word, keys, "\"word\" beside", &"word")?;
     let [coldest, warmest] = policy.temperature_range;
     let range = Real(coldest, 1e3);
     within("policy.temperature_range", &warmest.into(), &range)?;

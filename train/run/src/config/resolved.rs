@@ -120,7 +120,8 @@ impl Resolved {
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
-    /// preset's one word of one token. Does nothing if the user set either.
+    /// preset's one word of one token. Does nothing if the user set either, or
+    /// if the policy can only reply with words.
     pub fn suit_other_model(&mut self) {
         let preset = |key| match self.origins.get(key) {
             Some(Origin::Preset(name)) => Some(name.clone()),
@@ -131,7 +132,7 @@ impl Resolved {
         let [Some(name), Some(_)] = keys.map(preset) else {
             return;
         };
-        if policy.reply != ReplyForm::Word {
+        if policy.reply != ReplyForm::Word || policy.constrain {
             return;
         }
         (policy.reply, policy.max_new_tokens) = (ReplyForm::Tags, REPLY_TOKENS);

@@ -943,6 +943,7 @@ fn a_model_of_the_user_gets_a_reply_that_fits() {
     for (vocab, more, wanted) in [
         (49152, &["policy.reply=word"][..], (ReplyForm::Word, 1)),
         (49152, &["policy.max_new_tokens=5"], (ReplyForm::Word, 5)),
+        (49152, &["policy.constrain=true"], (ReplyForm::Word, 1)),
         (640, &[], (ReplyForm::Word, 1)),
     ] {
         let (reply, notes, _) = resolve(vocab, more);

@@ -133,6 +133,8 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["policy.temperature_range", "policy.temperature_rate"],
         "has no effect with policy.spread = 0",
     );
+    let constrain = "has no effect with policy.constrain = true, which leaves no reply unreadable";
+    add(policy.constrain, &["policy.format_penalty"], constrain);
     let end = format!("train.steps, which is {}", train.steps);
     let method = no_effect("credit.method", credit.method);
     let is_gigpo = credit.method == AdvantageEstimator::Gigpo;

@@ -39,10 +39,12 @@ proptest! {
         pairs in 1usize..40,
         chunk in prop::sample::select(vec![1usize, 2, 100]),
         temperature in prop::sample::select(vec![1.0f32, 0.6]),
+        is_free: bool,
         seed: u64,
     ) {
         let [hidden, weight, a, b] = log_prob_inputs(rows, vocabulary, width, rank, seed);
         let question = TokenQuery::random(pairs, rows, vocabulary, temperature, seed);
+        let question = if is_free { question } else { question.restricted(vocabulary, seed) };
         let cut = cut(rows, chunk);
 
         // All weights trained.
@@ -69,10 +71,12 @@ proptest! {
         rows in 2usize..40,
         vocabulary in prop::sample::select(vec![5usize, 64, 65, 300]),
         width in prop::sample::select(vec![7usize, 32]),
+        is_free: bool,
         seed: u64,
     ) {
         let [hidden, weight, a, b] = log_prob_inputs(rows, vocabulary, width, 4, seed);
         let question = TokenQuery::random(3 * rows, rows, vocabulary, 0.8, seed);
+        let question = if is_free { question } else { question.restricted(vocabulary, seed) };
         let (a, b) = (a.tensor(&gpu()), b.tensor(&gpu()));
         let head = question.head(frozen(&weight), Some((&a, &b)));
         let together = question.log_probs(&hidden.tensor(&gpu()), &head, cut(rows, 1));
@@ -80,7 +84,8 @@ proptest! {
         for pair in [0, rows, 3 * rows - 1] {
             let row = question.rows[pair] as usize;
             let alone = Array { shape: vec![1, width], values: hidden.values[row * width..(row + 1) * width].to_vec() };
-            let one = TokenQuery { rows: vec![0], targets: vec![question.targets[pair]], ..question.clone() };
+            let allowed = question.allowed.get(pair).cloned().into_iter().collect();
+            let one = TokenQuery { rows: vec![0], targets: vec![question.targets[pair]], allowed, ..question.clone() };
             let alone = one.log_probs(&alone.tensor(&gpu()), &head, cut(1, 100));
             prop_assert_eq!(bits(&alone.log_probs)[0], log_probs[pair]);
             prop_assert_eq!(bits(&alone.entropy)[0], entropy[pair]);
@@ -127,7 +132,8 @@ fn rows_that_exceed_a_binding_go_by_in_parts() {
     .unwrap();
     let (rows, vocabulary, width, rank) = (600, 150, 8, 4);
     let arrays = log_prob_inputs(rows, vocabulary, width, rank, 21);
-    let mut question = TokenQuery::random(700, rows, vocabulary, 0.9, 22);
+    let mut question =
+        TokenQuery::random(700, rows, vocabulary, 0.9, 22).restricted(vocabulary, 24);
     for (row, asked) in (0..).zip(question.rows.iter_mut().take(rows)) {
         *asked = (row * 7) % rows as u32;
     }
@@ -164,6 +170,7 @@ fn the_probabilities_of_all_tokens_sum_to_one() {
         targets: (0..100).collect(),
         temperature: 0.5,
         scale: 1.0,
+        ..TokenQuery::default()
     };
     let result = question.log_probs(
         &hidden.tensor(&gpu()),
@@ -213,6 +220,7 @@ fn a_token_beyond_the_vocabulary_is_refused() {
         targets: vec![70],
         temperature: 1.0,
         scale: 1.0,
+        ..TokenQuery::default()
     };
     question.log_probs(
         &hidden.tensor(&gpu()),
@@ -230,10 +238,48 @@ fn a_row_that_does_not_exist_is_refused() {
         targets: vec![0],
         temperature: 1.0,
         scale: 1.0,
+        ..TokenQuery::default()
     };
     question.log_probs(
         &hidden.tensor(&gpu()),
         &question.head(frozen(&weight), None),
         CUT,
     );
+}
+
+/// Also where whole blocks and chunks have no allowed token, and where only one is allowed.
+#[test]
+fn a_forced_token_is_certain_and_forbidden_ones_have_no_gradient() {
+    let (rows, vocabulary) = (2, 5000);
+    let [hidden, weight, ..] = log_prob_inputs(rows, vocabulary, 8, 2, 5);
+    let question = TokenQuery {
+        rows: vec![0, 1, 1],
+        targets: vec![4321, 70, 2500],
+        allowed: vec![[4321].into(), [70, 2500].into(), [70, 2500].into()],
+        temperature: 0.7,
+        scale: 1.0,
+    };
+    for block in [64, 2048] {
+        let (hidden, weight) = (
+            hidden.tensor(&gpu()).tracked(),
+            weight.tensor(&gpu()).tracked(),
+        );
+        let head = question.head(Matrix::Trained(weight.clone()), None);
+        let cut = VocabularyCut { block, budget: 1 };
+        let result = question.log_probs(&hidden, &head, cut);
+        let entropy = result.entropy.to_vec().unwrap();
+        let log_probs = result.log_probs.to_vec().unwrap();
+        assert_eq!((log_probs[0], entropy[0]), (0.0, 0.0));
+        let sum = log_probs[1].exp() + log_probs[2].exp();
+        assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+        let upstream = Tensor::from_slice(&gpu(), &[1.0, 1.0, 0.0], &[3]);
+        let gradients = result.log_probs.mul(&upstream).sum().backward();
+        let of_hidden = gradients.get(&hidden).unwrap().to_vec().unwrap();
+        assert!(of_hidden[..8].iter().all(|g| *g == 0.0), "{of_hidden:?}");
+        let of_weight = gradients.get(&weight).unwrap().to_vec().unwrap();
+        for (token, row) in of_weight.chunks(8).enumerate() {
+            let moves = row.iter().any(|g| *g != 0.0);
+            assert_eq!(moves, [70, 2500].contains(&token), "{token}: {row:?}");
+        }
+    }
 }

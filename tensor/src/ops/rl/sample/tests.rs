@@ -25,7 +25,7 @@ fn keys(count: usize) -> Vec<[u32; 2]> {
 fn draw(logits: &[f64], keys: &[[u32; 2]], temperature: f32, cut: VocabularyCut) -> Vec<u32> {
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
     let rows = Indices::new(&gpu(), &vec![0; keys.len()]);
-    one.draw_cut(&head(logits), &rows, keys, temperature, cut)
+    one.draw_cut(&head(logits), &rows, keys, &[], temperature, cut)
         .tokens
         .to_vec()
         .unwrap()
@@ -103,13 +103,13 @@ proptest! {
         let hidden = Array::random(&[rows, 8], seed ^ 1, -2.0..2.0);
         let keys = keys(3 * rows);
         let asked: Vec<u32> = (0..3 * rows as u32).map(|i| i % rows as u32).collect();
-        let together = hidden.tensor(&gpu()).draw(&head, &Indices::new(&gpu(), &asked), &keys, 0.9);
+        let together = hidden.tensor(&gpu()).draw(&head, &Indices::new(&gpu(), &asked), &keys, &[], 0.9);
         let (tokens, log_probs) = (together.tokens.to_vec().unwrap(), together.log_probs.to_vec().unwrap());
         for i in [0, rows, 3 * rows - 1] {
             let row = asked[i] as usize;
             let alone = Array { shape: vec![1, 8], values: hidden.values[8 * row..8 * (row + 1)].to_vec() };
             let cut = VocabularyCut { block: 64, budget: 1 };
-            let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], 0.9, cut);
+            let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], &[], 0.9, cut);
             prop_assert_eq!(alone.tokens.to_vec().unwrap()[0], tokens[i]);
             // Different blocks: equal up to rounding.
             prop_assert!((alone.log_probs.to_vec().unwrap()[0] - log_probs[i]).abs() < 1e-5);
@@ -121,9 +121,51 @@ proptest! {
         let entropy = together.entropy.to_vec().unwrap();
         prop_assert_eq!(read.iter().map(|draw| draw.entropy).collect::<Vec<_>>(), entropy);
         // The stored log-probs equal those of the update.
-        let again = hidden.tensor(&gpu()).log_probs(&head, &Indices::new(&gpu(), &asked), &together.tokens, 0.9);
+        let again = hidden.tensor(&gpu()).log_probs(&head, &Indices::new(&gpu(), &asked), &together.tokens, &[], 0.9);
         prop_assert_eq!(again.log_probs.to_vec().unwrap(), log_probs);
         prop_assert_eq!(again.entropy.to_vec().unwrap(), together.entropy.to_vec().unwrap());
+    }
+}
+
+/// Also the likeliest token is one of the allowed, and equal rows may have different sets.
+#[test]
+fn only_allowed_tokens_are_drawn() {
+    let logits = Array::random(&[5000], 7, -2.0..2.0).values;
+    let sets: [&[u32]; 4] = [&[17], &[2, 4999], &[63, 64, 2047, 2048], &[]];
+    let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
+    let rows = Indices::new(&gpu(), &[0; 400]);
+    let allowed: Vec<Arc<[u32]>> = (0..400).map(|i| sets[i % 4].into()).collect();
+    for temperature in [0.0, 1e-3, 1.0, 1e3] {
+        for block in [64, 2048] {
+            let cut = VocabularyCut { block, budget: 1 };
+            let (head, keys) = (head(&logits), keys(400));
+            let drawn = one.draw_cut(&head, &rows, &keys, &allowed, temperature, cut);
+            let scale = if temperature == 0.0 { 1.0 } else { temperature };
+            let pairs = (&rows, &drawn.tokens, &allowed[..]);
+            let again = one.log_probs_cut(&head, pairs, scale, cut);
+            let drawn = drawn.read().unwrap();
+            let again = again.log_probs.to_vec().unwrap();
+            for (i, (draw, again)) in drawn.iter().zip(again).enumerate() {
+                let set = sets[i % 4];
+                assert!(
+                    set.is_empty() || set.contains(&draw.token),
+                    "{draw:?} of {set:?}"
+                );
+                assert_eq!(draw.log_prob.to_bits(), again.to_bits());
+                let least = if temperature == 1e3 { -9.0 } else { -100.0 };
+                assert!(
+                    draw.log_prob > least && draw.entropy.is_finite(),
+                    "{draw:?}"
+                );
+                assert!(set.len() != 1 || (draw.log_prob, draw.entropy) == (0.0, 0.0));
+            }
+            if temperature == 1.0 {
+                let pair = drawn.iter().skip(1).step_by(4);
+                assert!(
+                    pair.clone().any(|d| d.token == 2) && pair.clone().any(|d| d.token == 4999)
+                );
+            }
+        }
     }
 }
 
@@ -195,6 +237,7 @@ fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
             &head(&[0.1; 100]),
             &rows,
             &keys(1),
+            &[],
             1.0,
             VocabularyCut { block, budget: 1 },
         );
@@ -207,5 +250,11 @@ fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
 #[should_panic(expected = "draw: 1 rows and 2 keys")]
 fn a_key_for_each_row_is_demanded() {
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
-    one.draw(&head(&[0.0; 3]), &Indices::new(&gpu(), &[0]), &keys(2), 1.0);
+    one.draw(
+        &head(&[0.0; 3]),
+        &Indices::new(&gpu(), &[0]),
+        &keys(2),
+        &[],
+        1.0,
+    );
 }
