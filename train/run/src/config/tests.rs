@@ -100,8 +100,8 @@ fn unknown_names_are_named_with_the_nearest() {
     assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aaw_temperature, aggregation, beta, betas, clip_high, clip_low, correction, entropy_band, entropy_gain, episode_clip, filter, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, passes, ratio, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
-    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value");
-    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value");
+    assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value, warmup");
+    assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value, warmup");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
     assert_snapshot!(error(&["game.name=frozen-lakes"]), @"unknown game `frozen-lakes` (did you mean `frozen-lake`?); the games are frozen-lake, frozen-lake-firm, frozen-lake-slippery, frozen-lake-large, frozen-lake-big-slippery, frozen-lake-fixed, frozen-lake-author-firm, frozen-lake-author-slippery, snake, snake-standard, snake-poison-apple, snake-poison-apple-and-banana, snake-banana, snake-downhill, snake-greedy-enemy, snake-duel, snake-alone, snake-small, sokoban, sokoban-small, sokoban-textarena, sokoban-standard, rooms, rooms-goto-local, rooms-goto-maze, rooms-pickup-loc, rooms-pickup-dist, rooms-put-next-local, rooms-unlock-local, rooms-unlock-pickup, rooms-blocked-unlock-pickup, rooms-unlock-to-unlock, 2048, 2048-small, 2048-medium, 2048-standard");
     assert_snapshot!(error(&["game.options.sise=8"]), @"frozen-lake: unknown option `sise` (did you mean `size`?); the options are size, width, height, largest, frozen, slippery, map, step_limit, view, target, exact, red, swapped, symbols, wording");
@@ -485,7 +485,7 @@ fn what_the_output_leaves_out_is_listed() {
     };
     assert_snapshot!(last("frozen-lake", &[]), @"# left out, as they have no effect here or are not set: [value], [dqn], [pqn], [critic], game.options.width, game.options.height, game.options.largest, game.options.map, game.options.target, game.options.exact, game.options.red, game.options.swapped, game.options.symbols, game.options.wording");
     assert_snapshot!(last("frozen-lake", &["game.options.map=[\"SF\", \"FG\"]"]), @"# left out, as they have no effect here or are not set: [value], [dqn], [pqn], [critic], game.options.size, game.options.width, game.options.height, game.options.largest, game.options.frozen, game.options.target, game.options.exact, game.options.red, game.options.swapped, game.options.symbols, game.options.wording");
-    assert_snapshot!(last("snake-dqn", &[]), @"# left out, as they have no effect here or are not set: [model], [lora], [mix], [policy], [pqn], [credit], [critic], game.options.width, game.options.height, game.options.opponent, game.options.hill, game.options.swapped, game.options.symbols, game.options.wording");
+    assert_snapshot!(last("snake-dqn", &[]), @"# left out, as they have no effect here or are not set: [model], [lora], [mix], [policy], [warmup], [pqn], [credit], [critic], game.options.width, game.options.height, game.options.opponent, game.options.hill, game.options.swapped, game.options.symbols, game.options.wording");
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn sections_without_effect_are_left_out() {
         headings.join(" ")
     };
     let shared = "eval checkpoint record";
-    let learner = "model lora game game.options policy train credit";
+    let learner = "model lora game game.options policy train warmup credit";
     assert_eq!(sections("frozen-lake", &[]), format!("{learner} {shared}"));
     let critic = sections("frozen-lake", &["credit.method=critic"]);
     assert_eq!(critic, format!("{learner} critic {shared}"));
@@ -591,7 +591,7 @@ fn keys_are_explained() {
         keys.unwrap_or_else(|error| error.to_string())
     };
     assert_eq!(keys("train.lr"), "train.lr");
-    assert_eq!(keys("lr"), "train.lr critic.lr");
+    assert_eq!(keys("lr"), "train.lr warmup.lr critic.lr");
     assert_eq!(
         keys("lora"),
         "lora.rank lora.alpha lora.targets lora.rslora"
