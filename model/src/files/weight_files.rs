@@ -354,7 +354,8 @@ impl WeightFiles {
         Err(self.wrong(name, problem))
     }
 
-    /// Returns the memory of the file's pages to the system.
+    /// Returns the memory of the file's pages to the system, where it can be told so.
+    #[cfg_attr(not(unix), allow(unused_variables))]
     fn release(&self, stored: &StoredTensor, rows: &Range<usize>) {
         #[cfg(unix)]
         {
