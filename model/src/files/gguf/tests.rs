@@ -121,8 +121,14 @@ impl Converted {
         let mut tensors = Vec::new();
         for (name, shape) in config.tensors() {
             let mut values = model.weights.read(&name, &shape).unwrap();
-            if let Some(head) = head_permutation(config, &name) {
-                values = interleaved(&values, head, shape.get(1).copied().unwrap_or(1));
+            // llama.cpp's converter permutes these rows, and those of no other family.
+            let is_rotated = name.contains("q_proj") || name.contains("k_proj");
+            if is_rotated && config.family.model_type() == "llama" {
+                values = interleaved(
+                    &values,
+                    config.head_size,
+                    shape.get(1).copied().unwrap_or(1),
+                );
             }
             let (format, bytes) = match shape.len() {
                 1 => (GgufFormat::F32, f32_bytes(&values)),
@@ -469,7 +475,7 @@ fn what_is_not_supported_is_refused_by_name() {
     );
 }
 
-/// A adapted logit is that of the merged weights; llama.cpp merges in its own order of rows.
+/// The low-rank terms in the file, in the order of rows of llama.cpp, are those that a merge adds.
 #[test]
 fn an_adapter_for_llama_cpp_changes_the_same_weights() {
     let dir = golden("llama");
