@@ -62,7 +62,7 @@ impl ModelError {
     }
 
     /// Returns the error for a failed read.
-    pub(crate) fn unreadable(path: &Path, problem: impl Display) -> ModelError {
+    pub fn unreadable(path: &Path, problem: impl Display) -> ModelError {
         ModelError::file(path, format!("cannot be read: {problem}"))
     }
 

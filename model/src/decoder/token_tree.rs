@@ -3,6 +3,8 @@
 //! Token `i` attends to token `j` exactly when `j <= i < visible_until[j]`. The tokens are in depth-first order, so every subtree
 //! is contiguous and one number per token defines its visibility.
 
+use serde::{Deserialize, Serialize};
+
 use super::trie::{ROOT, TokenNode, Trie};
 
 /// A tree of sequences in which equal prefixes are merged.
@@ -80,6 +82,7 @@ impl Default for TokenTree {
 }
 
 /// A token tree as flat arrays with one entry per token.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct PackedTree {
     /// Token ids.
     pub ids: Vec<u32>,

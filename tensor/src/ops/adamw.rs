@@ -181,11 +181,11 @@ impl Parameters {
     /// theirs.
     pub fn accumulate(&mut self, gradients: &Gradients) {
         for (index, arena) in self.arenas.iter().enumerate() {
-            let added: Vec<(&ParameterSlot, &Tensor)> = self
+            let added: Vec<(usize, &Tensor)> = self
                 .slots
                 .iter()
                 .filter(|slot| slot.arena == index)
-                .filter_map(|slot| Some((slot, gradients.get(&slot.leaf)?)))
+                .filter_map(|slot| Some((slot.range.start, gradients.get(&slot.leaf)?)))
                 .collect();
             for some in added.chunks(AT_ONCE) {
                 arena.add(some);
@@ -203,6 +203,19 @@ impl Parameters {
             all.extend(arena.gradients.to_vec()?);
         }
         Ok(all)
+    }
+
+    /// Adds gradients that another process [gathered](Parameters::gathered), as [`Parameters::accumulate`] adds those of
+    /// this one.
+    ///
+    /// # Panics
+    /// If they are of other parameters.
+    #[track_caller]
+    pub fn add(&mut self, gathered: &[f32]) {
+        for (arena, gradients) in self.arenas.iter().zip(self.of_arenas(gathered)) {
+            let gradients = Tensor::from_slice(&self.gpu, gradients, &[gradients.len()]);
+            arena.add(&[(0, &gradients)]);
+        }
     }
 
     /// Sets the accumulated gradients to zero.
@@ -285,11 +298,11 @@ impl ParameterArena {
         }
     }
 
-    /// Adds up to AT_ONCE gradients.
-    fn add(&self, added: &[(&ParameterSlot, &Tensor)]) {
+    /// Adds up to AT_ONCE gradients, each at an offset.
+    fn add(&self, added: &[(usize, &Tensor)]) {
         let (mut offsets, mut lengths) = ([0u32; AT_ONCE], [0u32; AT_ONCE]);
-        for (i, (slot, gradient)) in added.iter().enumerate() {
-            (offsets[i], lengths[i]) = (slot.range.start as u32, gradient.len() as u32);
+        for (i, (offset, gradient)) in added.iter().enumerate() {
+            (offsets[i], lengths[i]) = (*offset as u32, gradient.len() as u32);
         }
         // A kernel binds all of its buffers: the last gradient fills the unused bindings, with length 0.
         let mut buffers: Vec<&dyn Bind> = vec![&self.gradients];

@@ -32,6 +32,17 @@ pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool>
     Ok(&ASKED)
 }
 
+/// Does the same on a rank other than 0 of a run: rank 0 learns of the signal after its step, and prints.
+pub fn listen_silently() -> anyhow::Result<&'static AtomicBool> {
+    ctrlc::set_handler(|| {
+        if IS_LOADING.load(Relaxed) || ASKED.swap(true, Relaxed) {
+            end();
+        }
+    })
+    .context(NO_HANDLER)?;
+    Ok(&ASKED)
+}
+
 /// Whether a signal has set the flag of [`listen`].
 pub fn is_asked() -> bool {
     ASKED.load(Relaxed)

@@ -10,6 +10,9 @@ mod folders;
 mod hub;
 mod interrupt;
 mod keys;
+mod launch;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod out;
 mod picture;
 mod progress;
@@ -37,25 +40,33 @@ fn main() -> ExitCode {
         Cli::try_parse().unwrap_or_else(|error| args::with_setting(args::printable(error)).exit());
     out::set_quiet(cli.quiet);
     interrupt::end_with_sweep();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+    let status = status(run(&cli));
+    launch::leave(status);
+    ExitCode::from(status)
+}
+
+/// Prints an error, and returns the exit status.
+fn status(result: anyhow::Result<()>) -> u8 {
+    match result {
+        Ok(()) => 0,
         // As in `lapwing games | head`.
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => 0,
         Err(error) if error.is::<Stopped>() => {
             out::print_always(&error.to_string());
-            ExitCode::from(interrupt::STATUS)
+            interrupt::STATUS
         }
         Err(error) => {
             out::error(&format!("{error:#}{}", hint(&error)));
-            ExitCode::from(exit_code::of(&error))
+            exit_code::of(&error)
         }
     }
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let device = cli.device;
+    let ranks = launch::connect(&cli.command)?;
     match &cli.command {
-        Command::Train(train) => commands::train::train(device, train),
+        Command::Train(train) => commands::train::train(device, train, ranks),
         Command::Sweep(sweep) => commands::sweep::sweep(device, sweep),
         Command::Eval(eval) => commands::eval::eval(device, eval),
         Command::Probe(probe) => commands::probe::probe(device, probe),
@@ -109,6 +120,8 @@ fn quiet_panics() {
     std::panic::set_hook(Box::new(move |panic| {
         if !lapwing_model::panic_becomes_error() {
             print(panic);
+            // Other processes of the run would wait for this one.
+            launch::leave(101);
         }
     }));
 }

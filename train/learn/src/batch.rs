@@ -9,6 +9,7 @@ use std::sync::Arc;
 use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
 use lapwing_play::{Episode, Sampled};
 use lapwing_tensor::{Gpu, Indices, Tensor, rl::LossToken};
+use serde::{Deserialize, Serialize};
 
 use crate::config::Aggregation;
 use crate::entropy::bonus;
@@ -114,6 +115,7 @@ pub(crate) fn effective_episodes(groups: &[Group]) -> Option<f64> {
 }
 
 /// The part of an update that goes through the model at once (a micro-batch).
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Batch {
     /// Prompts and replies with equal prefixes merged. The last token of a reply is left out: it predicts nothing.
     pub tree: PackedTree,
@@ -171,6 +173,23 @@ impl Batch {
         let largest = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
         self.tokens.iter().map(error).fold(0.0, largest)
     }
+}
+
+/// Returns the number of positions that a model computes to sample these replies, with equal prefixes computed once. The last
+/// token of a reply is not computed.
+pub(crate) fn distinct_tokens(episodes: &[Episode]) -> u64 {
+    let sampled = episodes.iter().flat_map(Episode::sampled);
+    let computed = |reply: &Sampled| [&reply.prompt, &reply.ids[..reply.ids.len() - 1]].concat();
+    let mut sequences: Vec<Vec<u32>> = sampled.map(computed).collect();
+    // Of sorted sequences, each shares its longest prefix with the one before.
+    sequences.sort_unstable();
+    let (mut count, mut before) = (0, &[][..]);
+    for sequence in &sequences {
+        let shared = sequence.iter().zip(before).take_while(|(a, b)| a == b);
+        count += sequence.len() - shared.count();
+        before = sequence;
+    }
+    count as u64
 }
 
 /// Counts what the loss over these episodes is a mean over: tokens, turns or episodes.

@@ -9,6 +9,7 @@ use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
 use crate::critic::Head;
+use crate::ranks::{Communicator, Request};
 
 /// A language model, the games that it plays, and its trained weights.
 pub struct LanguageLearner {
@@ -26,6 +27,10 @@ pub struct LanguageLearner {
     pub companions: Option<CompanionFiles>,
     /// Projections of the last step's gradient, with `train.measure`. Not saved.
     pub gradient: Option<Vec<f64>>,
+    /// The processes of the run.
+    pub ranks: Box<dyn Communicator>,
+    /// Tokens that updates have computed in this process.
+    pub tokens_computed: u64,
 }
 
 impl LanguageLearner {
@@ -53,7 +58,7 @@ impl LanguageLearner {
         (&*world.scenario, referee, player)
     }
 
-    /// Plays a game of one of the worlds for each seat, with the policy on all sides.
+    /// Plays a game of one of the worlds for each seat, with the policy on all sides. All ranks take part.
     ///
     /// # Errors
     /// If the game, the model or the device fails.
@@ -69,13 +74,39 @@ impl LanguageLearner {
         temperature: f64,
         progress: &dyn Progress,
     ) -> Result<Vec<Episode>, PlayError> {
-        let (scenario, referee, mut player) = self.seated(policy, world, temperature);
-        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
-        let episodes = referee.play(scenario, seats, &mut [&mut player], &mut watch)?;
+        let request = Request::Play {
+            world,
+            seats: seats.into(),
+            temperature,
+        };
+        self.ranks.request(&request, &[]);
+        let (share, size) = (&seats[self.ranks.share(seats.len())], self.ranks.size());
+        // The other ranks are about as far.
+        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes) * size);
+        let mut episodes = self.play_here(policy, world, share, temperature, &mut watch)?;
+        let mut join = |played: Vec<Episode>, _| episodes.extend(played);
+        self.ranks.answers(&mut join);
+        let allowed = &self.worlds[world].prompts.allowed;
+        let turns = episodes.iter_mut().flat_map(|episode| &mut episode.turns);
+        let sampled = turns.filter_map(|turn| turn.sampled.as_mut());
+        sampled.for_each(|reply| reply.allowed = allowed.clone());
         if let Some(text) = Episode::accidents(&episodes) {
             progress.note(&text);
         }
         Ok(episodes)
+    }
+
+    /// Plays in this process.
+    pub(crate) fn play_here(
+        &mut self,
+        policy: &PolicyConfig,
+        world: usize,
+        seats: &[Seat],
+        temperature: f64,
+        watch: &mut dyn FnMut(&[Episode]),
+    ) -> Result<Vec<Episode>, PlayError> {
+        let (scenario, referee, mut player) = self.seated(policy, world, temperature);
+        referee.play(scenario, seats, &mut [&mut player], watch)
     }
 
     /// Optimiser updates made so far, those of the critic included.

@@ -15,6 +15,7 @@ pub mod language;
 mod measure;
 pub mod metrics;
 pub mod ms_grpo;
+pub mod ranks;
 mod ratio;
 mod spread;
 #[cfg(test)]

@@ -148,6 +148,23 @@ pub struct GradientNoise {
     pub(crate) gradient_alignment: Option<f64>,
 }
 
+/// What a batch adds to the metrics of its update.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BatchMetrics {
+    /// Sampled tokens.
+    pub(crate) tokens: usize,
+    /// Its part of the loss.
+    pub(crate) loss: f64,
+    /// The mean over its tokens; `None` without a reference.
+    pub(crate) kl: Option<f64>,
+    /// The share of its tokens with a clipped ratio.
+    pub(crate) clip_fraction: f64,
+    /// The largest distance of a ratio from 1.
+    pub(crate) ratio_error: f64,
+    /// Positions that the model computed, for reference and policy (a sum).
+    pub(crate) tokens_computed: u64,
+}
+
 /// Metrics of an optimiser update, averaged over its tokens; or of a step, averaged over its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateMetrics {
@@ -185,6 +202,15 @@ impl UpdateMetrics {
             first_ratio_error: first.first_ratio_error,
             tokens_computed: updates.iter().map(|update| update.tokens_computed).sum(),
         })
+    }
+
+    /// Adds a batch with this share of the update's tokens.
+    pub(crate) fn add(&mut self, batch: &BatchMetrics, share: f64) {
+        self.loss += batch.loss;
+        self.kl = batch.kl.map(|kl| self.kl.unwrap_or_default() + share * kl);
+        self.clip_fraction += share * batch.clip_fraction;
+        self.first_ratio_error = self.first_ratio_error.max(batch.ratio_error);
+        self.tokens_computed += batch.tokens_computed;
     }
 
     /// Whether loss and gradient are finite.

@@ -63,6 +63,7 @@
 //! states before the advantages are computed, is trained after the policy, and is trained alone in the first
 //! `critic.warmup` steps.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
@@ -72,14 +73,16 @@ use lapwing_play::world::World;
 use lapwing_play::{Episode, Progress, Seat};
 
 use crate::batch::{
-    EpisodeAdvantage, Group, SelectedEpisode, count, effective_episodes, pack, selected,
+    Batch, EpisodeAdvantage, Group, SelectedEpisode, count, distinct_tokens, effective_episodes,
+    pack, selected,
 };
 use crate::config::StepOptions;
 use crate::config::{AdvantageEstimator, AdvantageScale, CreditConfig, Sampling, TrainConfig};
 use crate::credit::{Advantages, Return};
 use crate::critic::States;
 use crate::language::LanguageLearner;
-use crate::metrics::{StepMetrics, UpdateMetrics};
+use crate::metrics::{BatchMetrics, StepMetrics, UpdateMetrics};
+use crate::ranks::Request;
 use crate::ratio::Ratios;
 use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
 
@@ -100,14 +103,13 @@ pub fn step(
 
     // Play a group of episodes on every scene, all at once, with the current policy.
     let started = Instant::now();
-    let computed_before = learner.policy.arena.computed();
     let Rollout {
         mut groups,
         play,
         games,
         tokens_played,
+        mut tokens_computed,
     } = rollout(learner, options, step, progress)?;
-    let mut tokens_computed = learner.policy.arena.computed() - computed_before;
     let seconds_rollout = started.elapsed().as_secs_f64();
 
     // With a critic: value the state before each turn, and the one after the last.
@@ -180,6 +182,8 @@ pub(crate) struct Rollout {
     pub(crate) games: Vec<GameMetrics>,
     /// positions that separate sequences would have computed
     pub(crate) tokens_played: u64,
+    /// positions that one process computes; several compute some of them twice
+    pub(crate) tokens_computed: u64,
 }
 
 /// Plays `group_size` games on each of `groups` fresh scenes.
@@ -211,6 +215,10 @@ pub(crate) fn rollout(
     }
     let play = PlayMetrics::of_all(&parts);
     let tokens_played = played.iter().flatten().map(|e| e.tokens() as u64).sum();
+    let tokens_computed = played
+        .iter()
+        .map(|episodes| distinct_tokens(episodes))
+        .sum();
 
     // Episodes come seat by seat, and agent by agent within a seat.
     let (size, mut groups) = (options.train.group_size, Vec::new());
@@ -230,6 +238,7 @@ pub(crate) fn rollout(
         play,
         games: by_game,
         tokens_played,
+        tokens_computed,
     })
 }
 
@@ -471,47 +480,42 @@ fn update_once(
     lr: f64,
     progress: &dyn Progress,
 ) -> Result<UpdateMetrics, LearnError> {
-    let temperature = learner.temperature as f32;
-    let policy = &learner.policy;
-    let model = &policy.model;
-    let parameters = learner.parameters.as_mut().expect("a learner that trains");
-
     let mut batches = pack(minibatch, train.aggregation, over, train.tokens_per_batch);
-    let ratios = Ratios::new(train, policy, &batches, temperature)?;
+    let temperature = learner.temperature;
+    let ratios = Ratios::new(train, &learner.policy, &batches, temperature as f32)?;
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
     let mut learned = UpdateMetrics {
         lr,
         ..UpdateMetrics::default()
     };
     progress.phase("update", batches.len(), "batches");
-    for (done, batch) in batches.iter_mut().enumerate() {
-        let packed = batch.on(model.gpu());
-        let log_probs = |model, adapter| packed.log_probs(model, adapter, temperature);
-        // l_ref of every sampled token.
-        if let Some(reference) = &policy.reference {
-            let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
-            let tokens = batch.tokens.iter_mut();
-            tokens.for_each(|token| token.reference = log_probs[token.pair as usize]);
-            learned.tokens_computed += batch.tree.len() as u64;
+    // Each rank computes a batch of a round. Their gradients are added in the order of the batches.
+    let (count, mut done) = (batches.len(), 0);
+    for round in batches.chunks_mut(learner.ranks.size()) {
+        let (own, others) = round.split_first_mut().expect("a round has a batch");
+        let request = Request::Gradient {
+            batches: (&*others).into(),
+            ratios: Cow::Borrowed(&ratios),
+            temperature,
+        };
+        learner.ranks.request(&request, &[]);
+        let mut computed = vec![accumulate(learner, train, &ratios, own)?];
+        let parameters = learner.parameters.as_mut().expect("a learner that trains");
+        let add = |metrics: Option<BatchMetrics>, gradient: Vec<f32>| {
+            if let Some(metrics) = metrics {
+                parameters.add(&gradient);
+                computed.push(metrics);
+            }
+        };
+        learner.ranks.answers(add);
+        for batch in &computed {
+            learned.add(batch, batch.tokens as f64 / all_tokens as f64);
         }
-
-        // l, and the loss.
-        let log_probs = log_probs(model, policy.adapter.as_ref());
-        let now = log_probs.to_vec()?;
-        learned.first_ratio_error = learned.first_ratio_error.max(batch.ratio_error(&now));
-        let clipped = ratios.apply(batch, &now);
-        let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
-        parameters.accumulate(&of.loss.backward());
-
-        let share = batch.tokens.len() as f64 / all_tokens as f64;
-        learned.loss += f64::from(of.loss.to_vec()?[0]) + clipped.loss;
-        let kl = learned.kl.unwrap_or_default() + share * f64::from(of.kl.to_vec()?[0]);
-        learned.kl = policy.reference.as_ref().map(|_| kl);
-        learned.clip_fraction +=
-            share * (f64::from(of.clip_fraction.to_vec()?[0]) + clipped.fraction);
-        learned.tokens_computed += batch.tree.len() as u64;
-        progress.done(done + 1);
+        done += computed.len();
+        progress.done(done);
     }
+    debug_assert_eq!(done, count);
+    let parameters = learner.parameters.as_mut().expect("a learner that trains");
     if !learned.loss.is_finite() {
         parameters.discard();
         return Ok(learned);
@@ -519,7 +523,48 @@ fn update_once(
     // If the norm is not finite, the optimiser changes nothing either.
     let norm = parameters.step(train.adamw(lr));
     learned.grad_norm = f64::from(norm.to_vec()?[0]);
+    learner.share_weights()?;
     Ok(learned)
+}
+
+/// Computes the loss of a batch, and adds its gradient to those accumulated since the last update.
+pub(crate) fn accumulate(
+    learner: &mut LanguageLearner,
+    train: &TrainConfig,
+    ratios: &Ratios,
+    batch: &mut Batch,
+) -> Result<BatchMetrics, LearnError> {
+    let (policy, temperature) = (&learner.policy, learner.temperature as f32);
+    let packed = batch.on(policy.model.gpu());
+    let log_probs = |model, adapter| packed.log_probs(model, adapter, temperature);
+    let mut metrics = BatchMetrics {
+        tokens: batch.tokens.len(),
+        tokens_computed: batch.tree.len() as u64,
+        ..BatchMetrics::default()
+    };
+    // l_ref of every sampled token.
+    if let Some(reference) = &policy.reference {
+        let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
+        let tokens = batch.tokens.iter_mut();
+        tokens.for_each(|token| token.reference = log_probs[token.pair as usize]);
+        metrics.tokens_computed *= 2;
+    }
+
+    // l, and the loss.
+    let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
+    let now = log_probs.to_vec()?;
+    metrics.ratio_error = batch.ratio_error(&now);
+    let clipped = ratios.apply(batch, &now);
+    let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
+    let parameters = learner.parameters.as_mut().expect("a learner that trains");
+    parameters.accumulate(&of.loss.backward());
+
+    metrics.loss = f64::from(of.loss.to_vec()?[0]) + clipped.loss;
+    let kl = f64::from(of.kl.to_vec()?[0]);
+    metrics.kl = policy.reference.as_ref().map(|_| kl);
+    metrics.clip_fraction = f64::from(of.clip_fraction.to_vec()?[0]) + clipped.fraction;
+    learner.tokens_computed += metrics.tokens_computed;
+    Ok(metrics)
 }
 
 #[cfg(test)]

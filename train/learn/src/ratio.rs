@@ -17,12 +17,13 @@ use std::collections::HashMap;
 use lapwing_model::Adapter;
 use lapwing_play::players::model::Policy;
 use lapwing_tensor::GpuError;
+use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
 use crate::config::{Ratio, TrainConfig};
 
 /// The ratios of an update.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ratios {
     level: Ratio,
     clip: [f64; 2],
@@ -40,7 +41,7 @@ pub(crate) struct Clipped {
 }
 
 /// A mean of log-ratios.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Mean {
     sum: f64,
     count: usize,

@@ -18,6 +18,7 @@ use crate::config::{
 };
 use crate::critic::Head;
 use crate::language::LanguageLearner;
+use crate::ranks::Alone;
 use crate::value::learner::{NetworkLearner, NetworkOptions};
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
@@ -124,6 +125,8 @@ impl TestSettings {
             temperature: self.policy.temperature,
             companions: None,
             gradient: None,
+            ranks: Box::new(Alone),
+            tokens_computed: 0,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The episode of one agent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use lapwing_model::AllowedReplies;
+use serde::{Deserialize, Serialize};
 
 use crate::reply::UnreadReason;
 
 /// A reply that a language model sampled.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
     /// The prompt.
     pub prompt: Arc<[u32]>,
@@ -19,12 +21,14 @@ pub struct Sampled {
     pub entropies: Vec<f32>,
     /// Whether the token limit ended the reply.
     pub cut: bool,
-    /// The replies to which sampling was restricted (`policy.constrain`).
+    /// The replies to which sampling was restricted (`policy.constrain`). They follow from the game, and other processes
+    /// have them.
+    #[serde(skip)]
     pub allowed: Option<Arc<AllowedReplies>>,
 }
 
 /// One action of one agent.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// the observation
     pub observation: String,
@@ -45,7 +49,7 @@ pub struct Turn {
 }
 
 /// Why an episode ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EpisodeEnd {
     /// The game's rules ended it.
     Terminated,
@@ -56,7 +60,7 @@ pub enum EpisodeEnd {
 }
 
 /// The episode of one agent of a game.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// the seed of the player's random choices
     pub seed: u64,
@@ -67,7 +71,7 @@ pub struct Episode {
     /// `None` while it is in progress
     pub ending: Option<EpisodeEnd>,
     /// why the rules ended it, if the game tells
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
     /// the observation after the last turn; empty while it is in progress
     pub last: String,
     /// why the game failed the first time, if this is the second attempt

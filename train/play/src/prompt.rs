@@ -19,7 +19,7 @@ pub struct Prompts {
     /// writes prompts and parses replies
     pub framing: PromptWriter,
     /// the replies to which sampling is restricted (`policy.constrain`), after [`Prompts::check_replies`]
-    pub(crate) allowed: Option<Arc<AllowedReplies>>,
+    pub allowed: Option<Arc<AllowedReplies>>,
     tokenizer: Tokenizer,
     template: Arc<ChatTemplate>,
     known: HashMap<String, Arc<[u32]>>,

@@ -3,7 +3,10 @@
 //! All living agents of all games act in the same round. The referee, not the game, handles step limits and unreadable
 //! replies.
 
+use std::borrow::Cow;
+
 use lapwing_env::{Game, GameError, Outcome, Scenario};
+use serde::{Deserialize, Serialize};
 
 use crate::episode::{Episode, EpisodeEnd, Turn};
 use crate::player::{ActionRequest, Player, Reply};
@@ -20,7 +23,7 @@ pub struct Referee {
 }
 
 /// One game to play.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Seat {
     /// the seed of the initial state
     pub scene: u64,
@@ -177,7 +180,7 @@ impl Referee {
                 false => None,
             };
             if episode.ending.is_some() {
-                episode.reason = game.ending(agent);
+                episode.reason = game.ending(agent).map(Cow::Borrowed);
                 episode.last = game.observe(agent)?;
             }
         }

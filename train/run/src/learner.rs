@@ -9,9 +9,10 @@ use lapwing_learn::language::LanguageLearner;
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_learn::ms_grpo;
 use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
+use lapwing_play::evaluate::play_against;
 use lapwing_play::sample::{EpisodeOrigin, KeptEpisode};
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{Episode, Player, Progress, Referee};
+use lapwing_play::{Episode, Progress, Referee, Seat};
 use lapwing_tensor::Parameters;
 
 use crate::record::directory;
@@ -28,11 +29,19 @@ pub trait Learner {
         None
     }
 
-    /// The policy as a player that does not learn, with the game and the referee of an evaluation.
-    fn player<'a>(
-        &'a mut self,
+    /// Returns the rules of an evaluation.
+    fn referee(&self, config: &Config) -> Referee;
+
+    /// Plays the run's game on these seats, without learning.
+    ///
+    /// # Errors
+    /// If the game, the model or the device fails.
+    fn evaluate(
+        &mut self,
         config: &Config,
-    ) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>);
+        seats: &[Seat],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Episode>, Error>;
 
     /// Makes one training step. Returns its metrics and the episodes that it played.
     ///
@@ -120,13 +129,19 @@ impl Learner for LanguageLearner {
         Some(self)
     }
 
-    fn player<'a>(
-        &'a mut self,
+    fn referee(&self, config: &Config) -> Referee {
+        Referee::of(&*self.world().scenario, config.policy.format_penalty)
+    }
+
+    fn evaluate(
+        &mut self,
         config: &Config,
-    ) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
-        let temperature = config.eval.temperature;
-        let (scenario, referee, player) = self.seated(&config.policy, 0, temperature);
-        (scenario, referee, Box::new(player))
+        seats: &[Seat],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Episode>, Error> {
+        let count = seats.len() * self.world().scenario.agents();
+        progress.phase("evaluation", count, "episodes");
+        Ok(self.play(&config.policy, 0, seats, config.eval.temperature, progress)?)
     }
 
     fn step(
@@ -206,9 +221,20 @@ impl Learner for NetworkLearner {
         (&*self.scenario, &self.scenes)
     }
 
-    fn player<'a>(&'a mut self, _: &Config) -> (&'a dyn Scenario, Referee, Box<dyn Player + 'a>) {
-        let player = self.greedy_player();
-        (&*self.scenario, self.referee(), Box::new(player))
+    fn referee(&self, _: &Config) -> Referee {
+        NetworkLearner::referee(self)
+    }
+
+    fn evaluate(
+        &mut self,
+        config: &Config,
+        seats: &[Seat],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Episode>, Error> {
+        let referee = Learner::referee(self, config);
+        let (scenario, mut player) = (&*self.scenario, self.greedy_player());
+        let episodes = play_against(scenario, &referee, seats, &mut player, &mut [], progress);
+        Ok(episodes?)
     }
 
     fn step(

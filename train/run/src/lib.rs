@@ -13,6 +13,7 @@ pub mod learner;
 #[cfg(test)]
 mod learning_tests;
 pub mod memory;
+pub mod ranks;
 pub mod record;
 pub mod runs;
 pub mod samples;

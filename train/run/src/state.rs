@@ -18,6 +18,7 @@ use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::{AdvantageEstimator, Weights};
 use lapwing_learn::critic::Head;
 use lapwing_learn::language::LanguageLearner;
+use lapwing_learn::ranks::Alone;
 use lapwing_learn::value::learner::NetworkLearner;
 use lapwing_play::Progress;
 use lapwing_play::config::GameConfig;
@@ -237,6 +238,8 @@ impl State {
                 temperature: config.policy.temperature,
                 companions,
                 gradient: None,
+                ranks: Box::new(Alone),
+                tokens_computed: 0,
             },
             config,
             model_name: files.name.clone(),

@@ -1,6 +1,6 @@
 //! The training loop: evaluates, trains, records, saves, and stops.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::checkpoint::{CheckpointError, Saved};
@@ -11,10 +11,10 @@ use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
-use crate::{Config, Error, checkpoint, samples, warmup};
+use crate::{Config, Error, checkpoint, ranks, samples, warmup};
 use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::Progress;
-use lapwing_play::evaluate::{baselines, play_against};
+use lapwing_play::evaluate::baselines;
 use lapwing_play::metrics::PlayMetrics;
 
 /// How training ended.
@@ -41,6 +41,10 @@ pub fn train<L: Learner>(
 ) -> Result<TrainingEnd, Error> {
     if !warmup::warm_up(state, run, progress, stop)? {
         return Ok(TrainingEnd::Stopped);
+    }
+    if let Some(learner) = state.learner.language() {
+        // Those of a checkpoint or of the warm-up.
+        learner.share_weights()?;
     }
     let mut clean = true;
     steps(state, run, sinks, progress, stop, &mut clean).inspect_err(|error| {
@@ -145,7 +149,7 @@ fn steps<L: Learner>(
         if last {
             return Ok(TrainingEnd::Finished);
         }
-        if stop.load(Relaxed) {
+        if ranks::are_stopped(state, stop)? {
             save(state, run)?;
             return Ok(TrainingEnd::Stopped);
         }
@@ -197,13 +201,13 @@ fn evaluate<L: Learner>(
 ) -> Result<(), Error> {
     let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
     let config = &state.config;
-    let (scenario, referee, mut player) = state.learner.player(config);
+    let episodes = state.learner.evaluate(config, &seats, progress)?;
+    let ((scenario, _), referee) = (state.learner.game(), state.learner.referee(config));
     let mut records = Vec::new();
     if step == 0 {
         let baselines = baselines(scenario, &referee, &seats, config.eval.seed)?;
         records.push(Record::Baselines(baselines));
     }
-    let episodes = play_against(scenario, &referee, &seats, &mut *player, &mut [], progress)?;
     let play = PlayMetrics::of(scenario.actions(), &episodes);
     let (score, agents) = (play.return_mean, scenario.agents());
     records.push(Record::Evaluation(Evaluation {
@@ -213,7 +217,6 @@ fn evaluate<L: Learner>(
         seconds_evaluation: started.elapsed().as_secs_f64(),
         play,
     }));
-    drop(player);
     let count = kept(config, config.record.episodes * agents);
     let samples = samples::of_evaluation(&state.learner, step, &seats, &episodes, count)?;
     records.extend(samples);
@@ -243,8 +246,8 @@ fn test<L: Learner>(
     let seats = scenes.test(scenario, seed, config.eval.episodes)?;
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
-        let (scenario, referee, mut player) = state.learner.player(&config);
-        let episodes = play_against(scenario, &referee, &seats, &mut *player, &mut [], progress)?;
+        let episodes = state.learner.evaluate(&config, &seats, progress)?;
+        let ((scenario, _), referee) = (state.learner.game(), state.learner.referee(&config));
         results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);

@@ -118,7 +118,9 @@ pub(crate) fn warm_up<L: Learner>(
     let stored = StoredAdapter::read(policy.model.config(), &dir)?;
     if let Some(reference) = &mut policy.reference {
         reference.adapter = Some(Adapter::frozen(&policy.model, &stored));
+        learner.share_reference(&dir)?;
     }
+    let policy = &mut learner.policy;
     if let Some([first, last]) = losses {
         // With a new optimiser.
         let (adapter, parameters) = Adapter::trained(&policy.model, &stored);

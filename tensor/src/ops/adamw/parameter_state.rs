@@ -83,6 +83,40 @@ impl Parameters {
         self.steps = steps;
     }
 
+    /// Reads all values in the layout of [`Parameters::gathered`], for other processes with the same parameters.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn flat_values(&self) -> Result<Vec<f32>, GpuError> {
+        Ok(self.read(|arena| &arena.values)?.concat())
+    }
+
+    /// Overwrites all values with [`Parameters::flat_values`] of another process. Tensors from [`Parameters::get`] stay
+    /// valid.
+    ///
+    /// # Panics
+    /// If they are of other parameters.
+    #[track_caller]
+    pub fn write_flat_values(&mut self, values: &[f32]) {
+        for (arena, values) in self.arenas.iter().zip(self.of_arenas(values)) {
+            arena.values.write(values);
+        }
+    }
+
+    /// Splits numbers in the layout of [`Parameters::gathered`] by arena.
+    #[track_caller]
+    pub(super) fn of_arenas<'a>(&self, mut all: &'a [f32]) -> Vec<&'a [f32]> {
+        let wanted: usize = self.arenas.iter().map(|arena| arena.values.len()).sum();
+        assert_eq!(all.len(), wanted, "parameters: numbers of all tensors");
+        let mut split = Vec::with_capacity(self.arenas.len());
+        for arena in &self.arenas {
+            let (own, rest) = all.split_at(arena.values.len());
+            split.push(own);
+            all = rest;
+        }
+        split
+    }
+
     fn read(&self, part: impl Fn(&ParameterArena) -> &Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
         let read = |arena| part(arena).to_vec();
         self.arenas.iter().map(read).collect()

@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Kl {
 }
 
 /// A token of the loss.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossToken {
     /// The index of its log-prob.
     pub pair: u32,

@@ -391,7 +391,7 @@ pub(super) fn ending(episode: &Episode) -> String {
     let reason = match episode.ending {
         None => return format!("stopped after {turns}, return {total}"),
         Some(EpisodeEnd::Truncated) => Some("step limit"),
-        Some(_) => episode.reason,
+        Some(_) => episode.reason.as_deref(),
     };
     let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
     let verdict = match episode.success {
@@ -403,6 +403,8 @@ pub(super) fn ending(episode: &Episode) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use lapwing_play::UnreadReason;
 
     use super::*;
@@ -418,7 +420,7 @@ mod tests {
             ..Episode::default()
         };
         let mut told = |ended, reason| {
-            (episode.ending, episode.reason) = (ended, reason);
+            (episode.ending, episode.reason) = (ended, reason.map(Cow::Borrowed));
             ending(&episode)
         };
         assert_eq!(told(None, None), "stopped after 6 turns, return -0.06");

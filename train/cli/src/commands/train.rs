@@ -11,11 +11,13 @@ use lapwing_lab::report;
 use lapwing_lab::tensorboard::EventFile;
 use lapwing_learn::config::Weights;
 use lapwing_learn::metrics::StepMetrics;
+use lapwing_learn::ranks::{self, Communicator, RankState};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
 use lapwing_train::learner::Learner;
+use lapwing_train::ranks::{RankIdentity, compare, dismiss};
 use lapwing_train::record::directory::{self, RunDirectory, Session};
 use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::record::{Record, Sink};
@@ -23,6 +25,7 @@ use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
 use lapwing_train::warmup;
 
+use super::InputError;
 use super::eval::NOT_DIVIDED;
 use crate::args::{DeviceArgs, TrainArgs};
 use crate::comparison::comparison;
@@ -30,12 +33,56 @@ use crate::hub::hub;
 use crate::interrupt::{self, Stopped};
 use crate::progress::{Steps, Terminal};
 use crate::screen::counted;
-use crate::{describe, folders, out, records};
+use crate::{describe, folders, launch, out, records};
 
 /// Characters of an example reply.
 const LONGEST_EXAMPLE: usize = 200;
 
-pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
+pub fn train(
+    device: DeviceArgs,
+    arguments: &TrainArgs,
+    ranks: Box<dyn Communicator>,
+) -> Result<()> {
+    let rank = (ranks.size() > 1).then(|| format!("rank {} on {}", ranks.rank(), host()));
+    let trained = match ranks.rank() {
+        0 => lead(device, arguments, ranks),
+        _ => assist(device, arguments, ranks),
+    };
+    match rank {
+        // `Stopped` is no error.
+        Some(rank) => trained.map_err(|error| match error.is::<Stopped>() {
+            true => error,
+            false => error.context(rank),
+        }),
+        None => trained,
+    }
+}
+
+/// Trains on a rank other than 0: plays and computes what rank 0 requests.
+fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>) -> Result<()> {
+    if arguments.dry_run {
+        return Ok(());
+    }
+    let stop = interrupt::listen_silently()?;
+    interrupt::IS_LOADING.store(true, Relaxed);
+    let mut config = Vec::new();
+    ranks.broadcast(&mut config);
+    let config = serde_json::from_slice(&config)?;
+    let gpu = launch::open_device(device)?;
+    self_test(&gpu, folders::cache().as_deref())?;
+    let mut state = State::new(&gpu, hub(), config, RunPurpose::Train, &())?;
+    compare(&*ranks, &identity(&state, &gpu, arguments)?)?;
+    interrupt::IS_LOADING.store(false, Relaxed);
+    state.learner.ranks = ranks;
+    Ok(ranks::assist(
+        &mut state.learner,
+        &state.config.language(),
+        stop,
+    )?)
+}
+
+/// Trains in a single process, or on rank 0.
+fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>) -> Result<()> {
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     interrupt::IS_LOADING.store(true, Relaxed);
     let config = arguments.config()?;
@@ -45,7 +92,16 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     if let Some(out) = &arguments.out {
         directory::check_free(out)?;
     }
-    let gpu = device.open()?;
+    let is_divided = ranks.size() > 1 && !arguments.dry_run;
+    if is_divided {
+        if !config.learner.has_language() {
+            let learner = config.learner.name();
+            let problem = "this learner trains in one process; start it without mpirun";
+            return Err(InputError::new(format!("learner = \"{learner}\""), problem).into());
+        }
+        ranks.broadcast(&mut serde_json::to_vec(&config)?);
+    }
+    let gpu = launch::open_device(device)?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     if !config.learner.has_language() {
@@ -79,7 +135,40 @@ pub fn train(device: DeviceArgs, arguments: &TrainArgs) -> Result<()> {
     if resumed.is_none() {
         state.config.warmup.check(&*state.world().scenario)?;
     }
+    if is_divided {
+        let all = compare(&*ranks, &identity(&state, &gpu, arguments)?)?;
+        for (rank, RankIdentity { host, device, .. }) in all.iter().enumerate() {
+            terminal.line(&format!("rank {rank} on {host}: {device}"));
+        }
+        if all.iter().any(|other| other.device != all[0].device) {
+            terminal.note(
+                "the devices of the ranks differ, so another number of ranks gives slightly other results",
+            );
+        }
+        state.learner.ranks = ranks;
+    }
     run(state, &learner, arguments, resumed, &gpu, terminal, stop)
+}
+
+/// Returns the name of this machine.
+fn host() -> String {
+    #[cfg(unix)]
+    if let Ok(name) = nix::unistd::gethostname() {
+        return name.to_string_lossy().into_owned();
+    }
+    "this machine".to_owned()
+}
+
+/// What must be equal on all ranks.
+fn identity(state: &State, gpu: &Gpu, arguments: &TrainArgs) -> Result<RankIdentity> {
+    let program = std::env::current_exe()?;
+    Ok(RankIdentity {
+        host: host(),
+        device: gpu.caps().name.clone(),
+        program: crc32c::crc32c(&std::fs::read(program)?),
+        arguments: format!("{arguments:?}"),
+        model: state.fingerprint.clone(),
+    })
 }
 
 /// Prints a prompt, the number of parameters, and how many replies can be read, with examples.
@@ -216,6 +305,17 @@ fn run<L: Learner>(
     let hint = format!("resume with: {} train --resume {shown_place}", program());
     let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
         .inspect_err(|_| terminal.line(&hint))?;
+    let ranks = dismiss(&mut state)?;
+    let all: u64 = ranks.iter().map(|rank| rank.tokens_computed).sum();
+    if all > 0 {
+        let share =
+            |rank: &RankState| format!("{:.1} %", 100.0 * rank.tokens_computed as f64 / all as f64);
+        let shares: Vec<String> = ranks.iter().map(share).collect();
+        terminal.line(&format!(
+            "tokens computed by each rank: {}",
+            shares.join(", ")
+        ));
+    }
     // Removes the progress bars.
     drop(terminal);
     let records = run.records()?;

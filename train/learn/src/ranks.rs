@@ -1,0 +1,279 @@
+//! One run on several processes, which MPI calls ranks.
+//!
+//! Rank 0 runs the algorithm. The other ranks hold the same model and do their share when rank 0 requests it: they play
+//! episodes and compute gradients of batches. Rank 0 joins the results in the order of episodes and batches, so the number
+//! of ranks does not change a bit of a run.
+
+use std::borrow::Cow;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use lapwing_model::{Adapter, ModelError, StoredAdapter, read_file};
+use lapwing_play::{Episode, Seat};
+use lapwing_tensor::GpuError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::LearnError;
+use crate::batch::Batch;
+use crate::config::StepOptions;
+use crate::language::LanguageLearner;
+use crate::metrics::BatchMetrics;
+use crate::ms_grpo::accumulate;
+use crate::ratio::Ratios;
+
+/// The files of an adapter.
+const PEFT_FILES: [&str; 2] = ["adapter_config.json", "adapter_model.safetensors"];
+
+/// The connection of one process to the others.
+pub trait Communicator {
+    /// Returns the number of this process, from 0.
+    fn rank(&self) -> usize;
+
+    /// Returns the number of processes.
+    fn size(&self) -> usize;
+
+    /// Sends the bytes of rank 0 to all other ranks, where they replace `bytes`.
+    fn broadcast(&self, bytes: &mut Vec<u8>);
+
+    /// Sends the bytes of each other rank to rank 0, which passes them to `each` in the order of the ranks. Rank 0's own
+    /// are not used.
+    fn gather(&self, own: &[u8], each: &mut dyn FnMut(&[u8]));
+}
+
+/// A run in a single process.
+pub struct Alone;
+
+impl Communicator for Alone {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn broadcast(&self, _: &mut Vec<u8>) {}
+
+    fn gather(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) {}
+}
+
+/// What rank 0 requests of all other ranks. Numbers may follow.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Request<'a> {
+    /// Play a share of these seats. The answer is the episodes.
+    Play {
+        world: usize,
+        seats: Cow<'a, [Seat]>,
+        temperature: f64,
+    },
+    /// Compute the gradient of one batch: rank r that with the index r - 1. The answer is its metrics, followed by the
+    /// gradient; `None` if there are fewer batches.
+    Gradient {
+        batches: Cow<'a, [Batch]>,
+        ratios: Cow<'a, Ratios>,
+        temperature: f64,
+    },
+    /// Take the numbers as the trained weights.
+    Weights,
+    /// Take the adapter in these files, of these names, as the KL reference.
+    Reference(Vec<(String, Vec<u8>)>),
+    /// Answer with a [`RankState`].
+    State { checksum: bool },
+    /// Leave.
+    End,
+}
+
+/// The state of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankState {
+    /// Whether a signal asked it to stop.
+    pub stop: bool,
+    /// Tokens that its model has computed, in play and in updates.
+    pub tokens_computed: u64,
+    /// Checksum of its trained weights, if that was requested.
+    pub checksum: Option<u32>,
+}
+
+impl dyn Communicator + '_ {
+    /// Returns which of `count` episodes this rank plays. They are neighbours, which belong to the same scene, so that their
+    /// prompts share prefixes.
+    pub(crate) fn share(&self, count: usize) -> Range<usize> {
+        let (rank, size) = (self.rank(), self.size());
+        count * rank / size..count * (rank + 1) / size
+    }
+
+    /// Sends a request of rank 0, followed by numbers, to all other ranks.
+    pub(crate) fn request(&self, request: &Request<'_>, numbers: &[f32]) {
+        if self.size() > 1 {
+            self.broadcast(&mut message(request, numbers));
+        }
+    }
+
+    /// Passes the answer of each other rank, and its numbers, to `each`.
+    pub(crate) fn answers<T: DeserializeOwned>(&self, mut each: impl FnMut(T, Vec<f32>)) {
+        self.gather(&[], &mut |bytes| {
+            let (answer, numbers) = read(bytes);
+            each(answer, numbers);
+        });
+    }
+
+    fn answer<T: Serialize>(&self, answer: &T, numbers: &[f32]) {
+        self.gather(&message(answer, numbers), &mut |_| ());
+    }
+}
+
+/// All ranks run the same program, so what one of them writes the others can read.
+fn message<T: Serialize>(head: &T, numbers: &[f32]) -> Vec<u8> {
+    let mut bytes = postcard::to_stdvec(head).expect("plain values");
+    bytes.extend_from_slice(bytemuck::cast_slice(numbers));
+    bytes
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> (T, Vec<f32>) {
+    let (head, numbers) = postcard::take_from_bytes(bytes).expect("a message of this program");
+    (head, bytemuck::pod_collect_to_vec(numbers))
+}
+
+/// On rank 0.
+impl LanguageLearner {
+    /// Sends the trained weights to the other ranks. Needed after each change.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn share_weights(&self) -> Result<(), GpuError> {
+        if self.ranks.size() > 1 {
+            let parameters = self.parameters.as_ref().expect("a learner that trains");
+            self.ranks
+                .request(&Request::Weights, &parameters.flat_values()?);
+        }
+        Ok(())
+    }
+
+    /// Sends the adapter in a PEFT directory to the other ranks, as their KL reference.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn share_reference(&self, dir: &Path) -> Result<(), ModelError> {
+        if self.ranks.size() == 1 {
+            return Ok(());
+        }
+        let read = |name: &&str| {
+            let path = dir.join(name);
+            let contents = read_file(&path, u64::MAX);
+            let contents = contents.map_err(|error| ModelError::unreadable(&path, error))?;
+            Ok(((*name).to_owned(), contents))
+        };
+        let files: Result<_, ModelError> = PEFT_FILES.iter().map(read).collect();
+        self.ranks.request(&Request::Reference(files?), &[]);
+        Ok(())
+    }
+
+    /// Returns the state of each rank, from rank 0 on.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn rank_states(
+        &self,
+        stop: &AtomicBool,
+        checksum: bool,
+    ) -> Result<Vec<RankState>, GpuError> {
+        self.ranks.request(&Request::State { checksum }, &[]);
+        let mut states = vec![self.rank_state(stop, checksum)?];
+        self.ranks.answers(|state, _| states.push(state));
+        Ok(states)
+    }
+
+    /// Ends the loops of the other ranks.
+    pub fn dismiss_ranks(&self) {
+        self.ranks.request(&Request::End, &[]);
+    }
+
+    fn rank_state(&self, stop: &AtomicBool, checksum: bool) -> Result<RankState, GpuError> {
+        let parameters = self.parameters.as_ref().expect("a learner that trains");
+        let sum = |values: Vec<f32>| crc32c::crc32c(bytemuck::cast_slice(&values));
+        Ok(RankState {
+            stop: stop.load(Relaxed),
+            tokens_computed: self.tokens_computed + self.policy.arena.computed(),
+            checksum: match checksum {
+                true => Some(sum(parameters.flat_values()?)),
+                false => None,
+            },
+        })
+    }
+}
+
+/// The loop of the ranks other than 0: answers requests until the run is over.
+///
+/// # Errors
+/// If the game, the model or the device fails. The run cannot go on then.
+///
+/// # Panics
+/// If the learner only plays.
+pub fn assist(
+    learner: &mut LanguageLearner,
+    options: &StepOptions<'_>,
+    stop: &AtomicBool,
+) -> Result<(), LearnError> {
+    loop {
+        let mut bytes = Vec::new();
+        learner.ranks.broadcast(&mut bytes);
+        let (request, numbers) = read(&bytes);
+        match request {
+            Request::Play {
+                world,
+                seats,
+                temperature,
+            } => {
+                let share = &seats[learner.ranks.share(seats.len())];
+                let (policy, watch) = (options.policy, &mut |_: &[Episode]| ());
+                let episodes = learner.play_here(policy, world, share, temperature, watch)?;
+                learner.ranks.answer(&episodes, &[]);
+            }
+            Request::Gradient {
+                batches,
+                ratios,
+                temperature,
+            } => {
+                learner.temperature = temperature;
+                let mut own = batches.get(learner.ranks.rank() - 1).cloned();
+                let own = own.as_mut();
+                let metrics = own.map(|batch| accumulate(learner, options.train, &ratios, batch));
+                let metrics: Option<BatchMetrics> = metrics.transpose()?;
+                let parameters = learner.parameters.as_mut().expect("a learner that trains");
+                let gradient = match metrics {
+                    Some(_) => parameters.gathered()?,
+                    None => Vec::new(),
+                };
+                parameters.discard();
+                learner.ranks.answer(&metrics, &gradient);
+            }
+            Request::Weights => {
+                let parameters = learner.parameters.as_mut().expect("a learner that trains");
+                parameters.write_flat_values(&numbers);
+            }
+            Request::Reference(files) => {
+                let folder = tempfile::tempdir().map_err(temporary)?;
+                for (name, contents) in files {
+                    fs::write(folder.path().join(name), contents).map_err(temporary)?;
+                }
+                let policy = &mut learner.policy;
+                let stored = StoredAdapter::read(policy.model.config(), folder.path())?;
+                if let Some(reference) = &mut policy.reference {
+                    reference.adapter = Some(Adapter::frozen(&policy.model, &stored));
+                }
+            }
+            Request::State { checksum } => {
+                let state = learner.rank_state(stop, checksum)?;
+                learner.ranks.answer(&state, &[]);
+            }
+            Request::End => return Ok(()),
+        }
+    }
+}
+
+fn temporary(error: std::io::Error) -> LearnError {
+    ModelError::unwritable(&std::env::temp_dir(), error).into()
+}
