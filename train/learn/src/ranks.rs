@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_model::{Adapter, ModelError, StoredAdapter, read_file};
+use lapwing_model::{Adapter, ModelError, StoredAdapter};
 use lapwing_play::{Episode, Seat};
 use lapwing_tensor::GpuError;
 use serde::de::DeserializeOwned;
@@ -162,7 +162,7 @@ impl LanguageLearner {
         }
         let read = |name: &&str| {
             let path = dir.join(name);
-            let contents = read_file(&path, u64::MAX);
+            let contents = fs::read(&path);
             let contents = contents.map_err(|error| ModelError::unreadable(&path, error))?;
             Ok(((*name).to_owned(), contents))
         };

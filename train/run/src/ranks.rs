@@ -28,27 +28,30 @@ pub struct RankIdentity {
     pub model: String,
 }
 
-/// Compares the ranks before a run begins. Returns the host and the device of each on rank 0, and nothing elsewhere.
+/// Compares the ranks before a run begins. Each brings itself, or the error that prevents it from taking part. Returns all
+/// ranks on rank 0, and none elsewhere.
 ///
 /// # Errors
-/// If program, arguments or model differ.
-pub fn compare(ranks: &dyn Communicator, own: &RankIdentity) -> Result<Vec<RankIdentity>, Error> {
-    let bytes = serde_json::to_vec(own).expect("plain values");
-    let mut all = vec![own.clone()];
+/// If a rank has an error, or program, arguments or model differ.
+pub fn compare(
+    ranks: &dyn Communicator,
+    own: Result<RankIdentity, String>,
+) -> Result<Vec<RankIdentity>, Error> {
+    let bytes = serde_json::to_vec(&own).expect("plain values");
+    let mut all = vec![own];
     ranks.gather(&bytes, &mut |bytes| {
-        all.push(serde_json::from_slice(bytes).expect("a message of the same program"));
+        all.push(serde_json::from_slice(bytes).expect("a message of this program"));
     });
-    if ranks.rank() > 0 {
-        return Ok(Vec::new());
-    }
+    let all: Result<Vec<RankIdentity>, String> = all.into_iter().collect();
+    let all = all.map_err(Error::Unusable)?;
     for (rank, other) in all.iter().enumerate() {
         let differs = match other {
-            _ if other.program != own.program => "another build of lapwing",
-            _ if other.arguments != own.arguments => "other arguments",
-            _ if other.model != own.model => "other files of the model or the adapter",
+            _ if other.program != all[0].program => "another build of lapwing",
+            _ if other.arguments != all[0].arguments => "other arguments",
+            _ if other.model != all[0].model => "other files of the model or the adapter",
             _ => continue,
         };
-        let (host, first) = (&other.host, &own.host);
+        let (host, first) = (&other.host, &all[0].host);
         return Err(Error::Unusable(format!(
             "rank {rank} on {host} has {differs} than rank 0 on {first}: all ranks need the same"
         )));
@@ -89,3 +92,6 @@ pub fn dismiss<L: Learner>(state: &mut State<L>) -> Result<Vec<RankState>, GpuEr
     learner.dismiss_ranks();
     Ok(states)
 }
+
+#[cfg(test)]
+mod tests;

@@ -317,7 +317,7 @@ fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::path::Path;
 
@@ -363,7 +363,7 @@ mod tests {
     }
 
     /// Returns everything that a run leaves, except for times.
-    fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
+    pub(crate) fn left(dir: &Path) -> (Vec<Vec<u8>>, Vec<serde_json::Value>) {
         let weights = [directory::adapter(dir), directory::best(dir)];
         let weights = weights.map(|dir| fs::read(dir.join(WEIGHTS)).unwrap());
         let mut lines = Vec::new();

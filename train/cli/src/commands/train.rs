@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::HumanCount;
 use lapwing_lab::doctor::self_test;
 use lapwing_lab::report;
@@ -43,35 +43,33 @@ pub fn train(
     arguments: &TrainArgs,
     ranks: Box<dyn Communicator>,
 ) -> Result<()> {
-    let rank = (ranks.size() > 1).then(|| format!("rank {} on {}", ranks.rank(), host()));
-    let trained = match ranks.rank() {
+    match ranks.rank() {
         0 => lead(device, arguments, ranks),
-        _ => assist(device, arguments, ranks),
-    };
-    match rank {
-        // `Stopped` is no error.
-        Some(rank) => trained.map_err(|error| match error.is::<Stopped>() {
-            true => error,
-            false => error.context(rank),
-        }),
-        None => trained,
+        // Rank 0 alone prints.
+        _ if arguments.dry_run => Ok(()),
+        rank => {
+            assist(device, arguments, ranks).with_context(|| format!("rank {rank} on {}", host()))
+        }
     }
 }
 
 /// Trains on a rank other than 0: plays and computes what rank 0 requests.
 fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>) -> Result<()> {
-    if arguments.dry_run {
-        return Ok(());
-    }
     let stop = interrupt::listen_silently()?;
     interrupt::IS_LOADING.store(true, Relaxed);
     let mut config = Vec::new();
     ranks.broadcast(&mut config);
-    let config = serde_json::from_slice(&config)?;
-    let gpu = launch::open_device(device)?;
-    self_test(&gpu, folders::cache().as_deref())?;
-    let mut state = State::new(&gpu, hub(), config, RunPurpose::Train, &())?;
-    compare(&*ranks, &identity(&state, &gpu, arguments)?)?;
+    let loaded = load(device, &config).and_then(|(state, gpu)| {
+        let own = identity(&state, &gpu, arguments)?;
+        Ok((state, own))
+    });
+    // Rank 0 prints the error, unless it has one itself.
+    let told = |error: &anyhow::Error| format!("rank {} on {}: {error:#}", ranks.rank(), host());
+    compare(
+        &*ranks,
+        loaded.as_ref().map(|(_, own)| own.clone()).map_err(told),
+    )?;
+    let (mut state, _) = loaded?;
     interrupt::IS_LOADING.store(false, Relaxed);
     state.learner.ranks = ranks;
     Ok(ranks::assist(
@@ -79,6 +77,17 @@ fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator
         &state.config.language(),
         stop,
     )?)
+}
+
+/// Loads everything for the config of rank 0.
+fn load(device: DeviceArgs, config: &[u8]) -> Result<(State, Gpu)> {
+    let gpu = launch::open_device(device)?;
+    self_test(&gpu, folders::cache().as_deref())?;
+    let config = serde_json::from_slice(config)?;
+    Ok((
+        State::new(&gpu, hub(), config, RunPurpose::Train, &())?,
+        gpu,
+    ))
 }
 
 /// Trains in a single process, or on rank 0.
@@ -136,7 +145,7 @@ fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>)
         state.config.warmup.check(&*state.world().scenario)?;
     }
     if is_divided {
-        let all = compare(&*ranks, &identity(&state, &gpu, arguments)?)?;
+        let all = compare(&*ranks, Ok(identity(&state, &gpu, arguments)?))?;
         for (rank, RankIdentity { host, device, .. }) in all.iter().enumerate() {
             terminal.line(&format!("rank {rank} on {host}: {device}"));
         }
