@@ -354,3 +354,15 @@ fn the_entropy_band_acts_on_groups_of_equal_returns() {
     assert_eq!((within.groups_skipped, within.learned), (Some(2), None));
     assert_eq!(within.entropy_weight, None);
 }
+
+/// Replies of several tokens, in conversations and without.
+#[test]
+fn the_tokens_of_a_step_are_those_that_one_process_computes() {
+    for turns in ["policy.history=0", "policy.history=2"] {
+        let changes = [turns, "policy.max_new_tokens=3", "train.groups=2"];
+        let settings = TestSettings::load("frozen-lake", &changes);
+        let mut learner = settings.language();
+        let played = rollout(&mut learner, &settings.options(), 0, &()).unwrap();
+        assert_eq!(played.tokens_computed, learner.policy.arena.computed());
+    }
+}
