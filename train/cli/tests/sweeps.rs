@@ -446,9 +446,9 @@ fn a_task_of_slurm_runs_its_part() {
         "{}",
         other.err
     );
-    let sparse = array(["5", "1", "9", "3", "1"], &[]);
+    let sparse = array(["2", "1", "9", "3", "1"], &[]);
     assert_eq!(sparse.code, 2);
-    assert_snapshot!(sparse.err, @"error: SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 5, 1, 9, 3, 1; wanted evenly spaced task ids, such as --array=0-7; otherwise give --part K/N (1/1 is all)");
+    assert_snapshot!(sparse.err, @"error: SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 2, 1, 9, 3, 1; wanted a range of task ids, as of --array=0-7 or 0-14:2; otherwise give --part K/N (1/1 is all)");
     assert!(!home.join("sweeps/trial/a").exists());
 }
 

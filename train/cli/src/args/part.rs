@@ -6,8 +6,7 @@ use std::str::FromStr;
 use crate::commands::InputError;
 
 const WANTED: &str = "wanted K/N with K from 1 to N, such as 1/4";
-const WANTED_ARRAY: &str =
-    "wanted evenly spaced task ids, such as --array=0-7; otherwise give --part K/N (1/1 is all)";
+const WANTED_ARRAY: &str = "wanted a range of task ids, as of --array=0-7 or 0-14:2; otherwise give --part K/N (1/1 is all)";
 
 /// Part K, counted from 1, of N.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +16,7 @@ impl Part {
     /// Returns the part of this task of a SLURM job array, or `None` outside of one.
     ///
     /// # Errors
-    /// If the position of the task does not follow from the variables, as in an array of the ids 1, 5 and 9.
+    /// If the position of the task does not follow from the variables, as in an array of the ids 1, 2 and 9.
     pub fn of_slurm(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Part>, InputError> {
         let values = ["ID", "MIN", "MAX", "COUNT", "STEP"]
             .map(|name| variable(&format!("SLURM_ARRAY_TASK_{name}")).unwrap_or_default());
@@ -119,9 +118,9 @@ mod tests {
         assert_eq!(of_slurm("6 2 10 3 4"), part(2, 3));
         // --array=3
         assert_eq!(of_slurm("3 3 3 1 1"), part(1, 1));
-        // --array=1,5,9, and values that no SLURM sets.
+        // --array=1,2,9, and values that no SLURM sets.
         for values in [
-            "5 1 9 3 1",
+            "2 1 9 3 1",
             "9 0 7 8 1",
             "0 1 8 8 1",
             "3 2 10 3 4",
@@ -132,6 +131,6 @@ mod tests {
         ] {
             assert!(of_slurm(values).is_err(), "{values}");
         }
-        assert_snapshot!(of_slurm("5 1 9 3 1").unwrap_err(), @"SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 5, 1, 9, 3, 1; wanted evenly spaced task ids, such as --array=0-7; otherwise give --part K/N (1/1 is all)");
+        assert_snapshot!(of_slurm("2 1 9 3 1").unwrap_err(), @"SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 2, 1, 9, 3, 1; wanted a range of task ids, as of --array=0-7 or 0-14:2; otherwise give --part K/N (1/1 is all)");
     }
 }

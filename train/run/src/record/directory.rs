@@ -416,7 +416,7 @@ fn locked(name: PathBuf, lock: fn(&File) -> Result<(), TryLockError>) -> Result<
     options.create(true).truncate(false).read(true).write(true);
     let file = open_regular(&name, &options).map_err(write_error(&name))?;
     // `is_in_use` locks for a moment.
-    for _ in 0..5 {
+    for _ in 0..10 {
         match lock(&file) {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(10)),
