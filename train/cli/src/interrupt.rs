@@ -1,6 +1,6 @@
 //! Ctrl-C, SIGTERM and the closing of the terminal.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
@@ -64,15 +64,24 @@ pub fn end_with_children(games: &[&GameName]) -> anyhow::Result<()> {
 /// The variable that `lapwing sweep` sets for its runs.
 pub const OF_SWEEP: &str = "LAPWING_OF_SWEEP";
 
-/// If a sweep started this program, ends it as Ctrl-C does when its standard input ends: the sweep was killed.
+/// If a sweep started this program, does as after Ctrl-C when the sweep writes a line to its standard input, and again when the
+/// input ends: the sweep was killed, or stopped at once.
 pub fn end_with_sweep() {
     if std::env::var_os(OF_SWEEP).is_none() {
         return;
     }
     std::thread::spawn(|| {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        #[cfg(unix)]
-        let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
+        let raise = || {
+            #[cfg(unix)]
+            let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
+        };
+        // A scheduler may have sent its signal to all processes already.
+        while matches!(io::stdin().read(&mut [0]), Ok(1)) {
+            if !is_asked() {
+                raise();
+            }
+        }
+        raise();
         #[cfg(not(unix))]
         end();
     });

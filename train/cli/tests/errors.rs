@@ -1087,6 +1087,21 @@ const SWEEPS: &[Row] = &[
         mine!(""),
         &["sweep", "mine.toml", "--jobs", "0"],
     ),
+    row(
+        "a part that does not exist",
+        mine!(""),
+        &["sweep", "mine.toml", "--part", "5/4"],
+    ),
+    row(
+        "a part of the results",
+        mine!(""),
+        &["sweep", "mine.toml", "--results", "--part", "1/4"],
+    ),
+    row(
+        "results of a sweep that was not started",
+        mine!(""),
+        &["sweep", "mine.toml", "--results"],
+    ),
 ];
 
 const INPUT: &[Row] = &[

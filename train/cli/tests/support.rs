@@ -25,6 +25,7 @@ pub fn lapwing(directory: &Path, arguments: &[&str]) -> Command {
         "HF_HUB_CACHE",
         "HF_TOKEN",
         "HF_ENDPOINT",
+        "SLURM_ARRAY_TASK_ID",
     ] {
         command.env_remove(variable);
     }

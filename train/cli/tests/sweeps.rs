@@ -1,6 +1,8 @@
 //! Sweeps.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -28,6 +30,14 @@ model.dir = "no/such/model"
 reach = [-1, 2]
 metrics = ["entropy", "kl"]
 "#;
+
+fn until(what: &str, is_so: &dyn Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 #[test]
 fn a_failed_run_does_not_lose_the_rest() {
@@ -218,8 +228,6 @@ fn runs_are_probed() {
 fn results_are_written_after_each_run() {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    use std::process::Stdio;
-    use std::time::{Duration, Instant};
 
     let directory = tempfile::tempdir().unwrap();
     let file = FILE.split("[settings.broken]").next().unwrap();
@@ -229,11 +237,7 @@ fn results_are_written_after_each_run() {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.spawn().unwrap();
     let results = directory.path().join("sweeps/trial/results.md");
-    let begun = Instant::now();
-    while !results.is_file() {
-        assert!(begun.elapsed() < Duration::from_secs(300), "no results");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("no results", &|| results.is_file());
     kill(Pid::from_raw(program.id() as i32), Signal::SIGTERM).unwrap();
     let told = Ended::new(directory.path(), program.wait_with_output().unwrap());
     assert_eq!(told.code, 130, "{}", told.err);
@@ -251,8 +255,6 @@ fn a_killed_sweep_is_continued() {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     use std::io::{BufRead, BufReader};
-    use std::process::{Child, Stdio};
-    use std::time::{Duration, Instant};
 
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
@@ -265,15 +267,8 @@ fn a_killed_sweep_is_continued() {
         command.spawn().unwrap()
     };
     let metrics = home.join("sweeps/trial/aaw/seed-1/metrics.jsonl");
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(300), "{what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     let records = || fs::read_to_string(&metrics).unwrap_or_default();
-    let mut first: Child = start();
+    let mut first = start();
     until("no step", &|| records().contains("\"kind\":\"step\""));
     let second = run(home, &["sweep", "trial.toml"]);
     assert_eq!(second.code, 1);
@@ -307,5 +302,232 @@ fn a_killed_sweep_is_continued() {
     assert!(
         watched.starts_with("sweeps/trial: stopped with 0 runs done; "),
         "{watched}"
+    );
+}
+
+/// Removes the times from results.
+fn without_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !name.contains("seconds"));
+            fields.values_mut().for_each(without_times);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_times),
+        _ => (),
+    }
+}
+
+/// Parts that run at the same time complete a sweep, and the results are those of one process.
+#[test]
+fn parts_are_the_whole_sweep() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let file = FILE.split("[settings.broken]").next().unwrap();
+    fs::write(home.join("trial.toml"), file).unwrap();
+    let spawn = |part| {
+        let mut command = lapwing(home, &["sweep", "trial.toml", "--part", part]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let parts = ["1/3", "2/3", "3/3"].map(spawn);
+    let told = parts.map(|part| Ended::new(home, part.wait_with_output().unwrap()));
+    for (part, runs) in told.iter().zip([2, 1, 1]) {
+        assert_eq!(part.code, 0, "{}", part.err);
+        let runs = counted_runs(runs);
+        assert!(
+            part.err
+                .contains(&format!(", {runs} of 4, 0 of them done; 1 at a time")),
+            "{}",
+            part.err
+        );
+        assert!(
+            part.err
+                .contains(&format!(" of {runs} done; the whole sweep: ")),
+            "{}",
+            part.err
+        );
+        assert!(
+            part.out.contains("report.html and the runs."),
+            "{}",
+            part.out
+        );
+    }
+    let begun = told[0]
+        .err
+        .lines()
+        .filter(|line| line.ends_with(": starts"));
+    assert_eq!(
+        begun.collect::<Vec<_>>(),
+        ["aaw seed 1: starts", "top seed 2: starts"]
+    );
+    let last = told
+        .iter()
+        .filter(|part| part.last().ends_with("the whole sweep: 4 of 4"));
+    assert!(last.count() >= 1, "{}", told[0].err);
+
+    let results = |place: &str| {
+        let text = fs::read_to_string(home.join(place).join("results.json")).unwrap();
+        let mut results = serde_json::from_str(&text).unwrap();
+        without_times(&mut results);
+        results
+    };
+    let divided = results("sweeps/trial");
+    assert_eq!(divided["runs"].as_array().unwrap().len(), 4);
+    succeeds(home, &["sweep", "trial.toml", "--out", "whole"]);
+    assert_eq!(divided, results("whole"));
+
+    // More parts than runs.
+    let idle = succeeds(home, &["sweep", "trial.toml", "--part", "5/5"]);
+    assert_snapshot!(idle.err, @"
+    trial: part 5/5, 0 runs of 4, 0 of them done; 1 at a time, kept in sweeps/trial
+    note: this part has nothing to do: there are more parts than runs
+    part 5/5: 0 of 0 runs done; the whole sweep: 4 of 4
+    ");
+    // The tables alone, after those that another process writes.
+    fs::remove_file(home.join("sweeps/trial/results.json")).unwrap();
+    let other = fs::File::open(home.join("sweeps/trial/.lock-results")).unwrap();
+    other.lock().unwrap();
+    let mut command = lapwing(home, &["sweep", "trial.toml", "--results"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut shown = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(shown.try_wait().unwrap().is_none());
+    drop(other);
+    let shown = Ended::new(home, shown.wait_with_output().unwrap());
+    assert_eq!((shown.code, &*shown.err, &shown.out), (0, "", &idle.out));
+    assert_eq!(divided, results("sweeps/trial"));
+
+    // The runs of other parts are checked, too, because they are in the tables.
+    let longer = file.replace("train.group_size = 4", "train.group_size = 6");
+    fs::write(home.join("trial.toml"), longer).unwrap();
+    for arguments in [&["--part", "5/5"][..], &["--results"]] {
+        let refused = run(home, &[&["sweep", "trial.toml"], arguments].concat());
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(
+            refused.err.contains("made with another config"),
+            "{}",
+            refused.err
+        );
+    }
+}
+
+fn counted_runs(runs: usize) -> String {
+    format!("{runs} run{}", if runs == 1 { "" } else { "s" })
+}
+
+/// A SLURM job array is a division.
+#[test]
+fn a_task_of_slurm_runs_its_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    fs::write(home.join("trial.toml"), "[settings.a]\n[settings.b]\n").unwrap();
+    let array = |values: [&str; 5], arguments: &[&str]| {
+        let mut command = lapwing(home, &[&["sweep", "trial.toml"], arguments].concat());
+        for (name, value) in ["ID", "MIN", "MAX", "COUNT", "STEP"].iter().zip(values) {
+            command.env(format!("SLURM_ARRAY_TASK_{name}"), value);
+        }
+        Ended::new(home, command.output().unwrap())
+    };
+    // Both have nothing to do.
+    let [from_0, from_1] = [["7", "0", "7", "8", "1"], ["8", "1", "8", "8", "1"]].map(|values| {
+        let task = array(values, &[]);
+        assert_eq!(task.code, 0, "{}", task.err);
+        task.err
+    });
+    assert_snapshot!(from_0, @"
+    trial: part 8/8 (from SLURM_ARRAY_TASK_ID), 0 runs of 2, 0 of them done; 1 at a time, kept in sweeps/trial
+    note: this part has nothing to do: there are more parts than runs
+    part 8/8: 0 of 0 runs done; the whole sweep: 0 of 2
+    ");
+    assert_eq!(from_0, from_1);
+    let other = array(["0", "0", "7", "8", "1"], &["--part", "4/4"]);
+    assert!(
+        other.err.starts_with("trial: part 4/4, 0 runs of 2, "),
+        "{}",
+        other.err
+    );
+    let sparse = array(["2", "1", "9", "3", "1"], &[]);
+    assert_eq!(sparse.code, 2);
+    assert_snapshot!(sparse.err, @"error: SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 2, 1, 9, 3, 1; wanted a range of task ids, as of --array=0-7 or 0-14:2; otherwise give --part K/N (1/1 is all)");
+    assert!(!home.join("sweeps/trial/a").exists());
+}
+
+/// A part that was killed is run again, beside the other part. Nothing else runs meanwhile.
+#[cfg(unix)]
+#[test]
+fn a_killed_part_is_continued() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let file = FILE.split("[settings.broken]").next().unwrap();
+    let endless = file.replace(
+        "[settings.top]",
+        "[settings.top]\ntrain.steps = 100000\ntrain.group_size = 100",
+    );
+    fs::write(home.join("trial.toml"), endless.replace("[1, 2]", "[1]")).unwrap();
+    let start = |part| {
+        let mut command = lapwing(home, &["sweep", "trial.toml", "--part", part]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let steps = || {
+        let metrics = home.join("sweeps/trial/top/seed-1/metrics.jsonl");
+        let metrics = fs::read_to_string(metrics).unwrap_or_default();
+        metrics.matches("\"kind\":\"step\"").count()
+    };
+    let mut killed = start("2/2");
+    until("no step", &|| steps() > 0);
+    for (arguments, problem) in [
+        (&[][..], "sweeps/trial"),
+        (&["--part", "2/2"], "sweeps/trial/.lock-2-of-2"),
+        (&["--part", "1/3"], "sweeps/trial/.lock-2-of-2"),
+    ] {
+        let refused = run(home, &[&["sweep", "trial.toml"], arguments].concat());
+        let problem =
+            format!("error: {problem} is in use by another lapwing: wait until it is done\n");
+        assert_eq!((refused.code, refused.err), (1, problem));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let again = start("2/2");
+    let other = succeeds(home, &["sweep", "trial.toml", "--part", "1/2"]);
+    assert!(
+        other
+            .err
+            .contains("part 1/2: 1 of 1 run done; the whole sweep: 1 of 2"),
+        "{}",
+        other.err
+    );
+    assert!(
+        other.out.contains("top has 0 of 1 seeds (not 1)"),
+        "{}",
+        other.out
+    );
+    let shown = succeeds(home, &["sweep", "trial.toml", "--results"]);
+    assert_eq!(shown.out, other.out);
+    let before = steps();
+    until("not resumed", &|| steps() > before);
+    // A scheduler signals all processes.
+    let children = format!("/proc/{0}/task/{0}/children", again.id());
+    let children = fs::read_to_string(children).unwrap_or_default();
+    let ids = children.split_whitespace().map(|id| id.parse().unwrap());
+    for id in ids.chain([again.id() as i32]) {
+        kill(Pid::from_raw(id), Signal::SIGTERM).unwrap();
+    }
+    let again = Ended::new(home, again.wait_with_output().unwrap());
+    assert_eq!(again.code, 130);
+    let end = "\npart 2/2: 0 of 1 run done; the whole sweep: 1 of 2\nstopped at 0 of 1 run; the same command continues the sweep\n";
+    assert!(again.err.ends_with(end), "{}", again.err);
+    assert!(
+        again.err.contains("\ntop seed 1: starts\n"),
+        "{}",
+        again.err
+    );
+    let log = fs::read_to_string(home.join("sweeps/trial/top/seed-1.log")).unwrap();
+    assert!(
+        log.lines().last().unwrap().contains(", and saved; "),
+        "{log}"
     );
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod changes;
+mod part;
 mod players;
 mod tips;
 mod values;
@@ -15,6 +16,7 @@ use lapwing_train::{Config, Error};
 
 use changes::announced;
 pub use changes::{ConfigArgs, adapter, learned, model};
+pub use part::Part;
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
 pub use tips::{printable, with_setting};
 use values::{SHARE, TOKENS, WHOLE, number, whole};
@@ -203,6 +205,13 @@ pub struct SweepArgs {
     /// Number of runs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=256_usize))]
     pub jobs: usize,
+    /// Run only part K of N, also while other machines with the same directory run the others [default: from the variables of
+    /// a SLURM job array, or else all runs]
+    #[arg(long, value_name = "K/N")]
+    pub part: Option<Part>,
+    /// Print and write the results so far, also while runs are in progress, and run nothing
+    #[arg(long, conflicts_with_all = ["jobs", "part"])]
+    pub results: bool,
     /// Write runs and results to this directory. Existing runs are resumed [default: sweeps/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -19,70 +19,89 @@ use lapwing_train::record::directory;
 
 use super::loaded_model::InputError;
 use super::watch;
-use crate::args::{DeviceArgs, SweepArgs};
+use crate::args::{DeviceArgs, Part, SweepArgs};
 use crate::interrupt::{self, Stopped};
 use crate::out;
 use crate::screen::counted;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+const NO_RESULTS: &str =
+    "no run of this sweep is completed here: start the sweep, or name its directory with --out";
 
 /// Runs what is not done yet, and prints and writes the results.
 pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     let sweep = Sweep::load(&arguments.file)?;
     let place = arguments.out.clone();
     let place = &place.unwrap_or_else(|| Path::new("sweeps").join(&sweep.name));
+    // Also those of other parts, because the results include them.
+    let complete = completed(&sweep, place);
+    for cell in &complete {
+        check_config(cell, place)?;
+    }
+    if arguments.results && complete.is_empty() {
+        return Err(InputError::new(place.display(), NO_RESULTS).into());
+    }
+    if arguments.results {
+        return show_results(&sweep, place);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let (part, origin) = match arguments.part {
+        None => (Part::of_slurm(variable)?, " (from SLURM_ARRAY_TASK_ID)"),
+        part => (part, ""),
+    };
+    let Part(number, count) = part.unwrap_or(Part(1, 1));
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
-    let _lock = directory::lock(place)?;
+    let _locks = directory::lock_part(place, number, count)?;
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
-    let mut waiting: Vec<&SweepRun> = Vec::new();
-    for cell in sweep.in_order() {
+    let share = Part(number, count).share(sweep.in_order());
+    for cell in &share {
         check_config(cell, place)?;
         wait_for(cell, place, stop);
-        if !cell.is_done(place, &sweep.compare) {
-            waiting.push(cell);
-        }
     }
-    let all = sweep.runs.len();
+    let is_done = |cell: &&SweepRun| cell.is_done(place, &sweep.compare);
+    let (done, waiting): (Vec<_>, Vec<_>) = share.iter().partition(|cell| is_done(cell));
+    let (all, own) = (sweep.runs.len(), counted(share.len(), "run"));
+    let share_of_all = part.map(|part| format!("{part}{origin}, {own} of {all}"));
     out::status(&format!(
         "{}: {}, {} of them done; {} at a time, kept in {}",
         sweep.name,
-        counted(all, "run"),
-        all - waiting.len(),
+        share_of_all.as_ref().unwrap_or(&own),
+        done.len(),
         arguments.jobs,
         place.display()
     ));
+    if share.is_empty() {
+        out::note("this part has nothing to do: there are more parts than runs");
+    }
     let failed = run_all(waiting, &sweep, place, device, arguments.jobs, stop)?;
 
-    let results = SweepResults::of(&sweep, place);
-    if !results.runs.is_empty() {
-        write_results(&results, place)?;
-        let is_done = |cell: &&SweepRun| cell.outcome(place).is_some();
-        let done = sweep.runs.iter().filter(is_done);
-        let dirs: Vec<PathBuf> = done.map(|cell| cell.directory(place)).collect();
-        let notes = report::write(&dirs, &place.join("report.html"))?;
-        notes.iter().for_each(|note| out::note(note));
-        writeln!(
-            out::shown(),
-            "{}\nIn {}: results.md, results.csv, results.json, report.html and the runs.",
-            results.markdown(),
-            place.display()
-        )?;
+    show_results(&sweep, place)?;
+    let done = share.iter().copied().filter(is_done).count();
+    if let Some(part) = part {
+        let in_all = sweep.runs.iter().filter(is_done).count();
+        let whole = format!("the whole sweep: {in_all} of {all}");
+        out::status(&format!("{part}: {done} of {own} done; {whole}"));
     }
     if stop.load(Relaxed) {
-        let done = all - results.missing.len();
-        let text = format!(" at {done} of {all} runs; the same command continues the sweep");
+        let text = format!(" at {done} of {own}; the same command continues the sweep");
         return Err(Stopped(text).into());
     }
     if !failed.is_empty() {
         let logs: Vec<String> = failed.iter().map(|log| log.display().to_string()).collect();
         bail!(
-            "{} of {all} runs failed: {}; the same command repeats only these runs",
+            "{} of {own} failed: {}; the same command repeats only these runs",
             failed.len(),
             logs.join(", ")
         );
     }
     Ok(())
+}
+
+/// Returns the runs that have a result.
+fn completed<'a>(sweep: &'a Sweep, place: &Path) -> Vec<&'a SweepRun> {
+    let runs = sweep.runs.iter();
+    runs.filter(|cell| cell.outcome(place).is_some()).collect()
 }
 
 /// Checks that an existing run was made with the config of this cell.
@@ -152,7 +171,10 @@ fn run_all(
         }
         if stop.load(Relaxed) && !is_stopping {
             is_stopping = true;
-            running.iter().for_each(ask_to_stop);
+            for Job { child, .. } in &mut running {
+                // An error means that the run has just ended.
+                let _ = child.stdin.as_mut().map(|input| input.write_all(b"\n"));
+            }
         }
         sleep(POLL_INTERVAL);
         for mut job in std::mem::take(&mut running) {
@@ -170,7 +192,7 @@ fn run_all(
             let is_trained = !job.is_probe && cell.outcome(place).is_some();
             if is_success {
                 // After every run, in case this program is killed.
-                if let Err(error) = write_results(&SweepResults::of(sweep, place), place) {
+                if let Err(error) = write_results(sweep, place) {
                     out::warning(&format!("the results so far cannot be written: {error:#}"));
                 }
                 if cell.is_done(place, &sweep.compare) {
@@ -191,10 +213,8 @@ fn run_all(
             for Job { cell, .. } in running.iter().filter(|job| !job.is_probe) {
                 // Before its first record, it is loading.
                 if let Ok([step, success, mean, state]) = watch::progress(&cell.directory(place)) {
-                    let name = name(cell);
-                    out::status(&format!(
-                        "{name}: step {step}  success {success}  return {mean}  {state}"
-                    ));
+                    let scores = format!("success {success}  return {mean}");
+                    out::status(&format!("{}: step {step}  {scores}  {state}", name(cell)));
                 }
             }
         }
@@ -259,18 +279,6 @@ fn unfinished(answers: &Path) -> PathBuf {
     answers.with_extension("part")
 }
 
-#[cfg(unix)]
-fn ask_to_stop(job: &Job<'_>) {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
-    // An error means that it has just ended.
-    let _ = kill(Pid::from_raw(job.child.id() as i32), Signal::SIGTERM);
-}
-
-/// On other systems Ctrl-C reaches all programs of a terminal.
-#[cfg(not(unix))]
-fn ask_to_stop(_: &Job<'_>) {}
-
 fn name(cell: &SweepRun) -> String {
     format!("{} seed {}", cell.setting, cell.seed)
 }
@@ -298,15 +306,41 @@ fn outcome(job: &Job<'_>, place: &Path, status: ExitStatus) -> String {
     format!("{}: {how}", name(job.cell))
 }
 
-fn write_results(results: &SweepResults, place: &Path) -> Result<()> {
-    let json = serde_json::to_string_pretty(results).expect("results are plain values") + "\n";
+/// Writes and prints the results of the completed runs, and writes their report.
+fn show_results(sweep: &Sweep, place: &Path) -> Result<()> {
+    let (results, lock) = write_results(sweep, place)?;
+    if results.runs.is_empty() {
+        return Ok(());
+    }
+    let runs = completed(sweep, place).into_iter();
+    let runs: Vec<PathBuf> = runs.map(|cell| cell.directory(place)).collect();
+    let notes = report::write(&runs, &place.join("report.html"))?;
+    // Before printing, which may wait for a reader.
+    drop(lock);
+    notes.iter().for_each(|note| out::note(note));
+    writeln!(
+        out::shown(),
+        "{}\nIn {}: results.md, results.csv, results.json, report.html and the runs.",
+        results.markdown(),
+        place.display()
+    )?;
+    Ok(())
+}
+
+/// Writes the results of the completed runs. Under the returned lock, so that they do not replace newer ones of another part.
+fn write_results(sweep: &Sweep, place: &Path) -> Result<(SweepResults, File)> {
+    let lock = File::create(place.join(".lock-results"));
+    let lock = lock.and_then(|file| file.lock().map(|()| file));
+    let lock = lock.with_context(|| format!("cannot lock the results in {}", place.display()))?;
+    let results = SweepResults::of(sweep, place);
+    let json = serde_json::to_string_pretty(&results).expect("results are plain values") + "\n";
     let files = [
         ("results.md", results.markdown()),
         ("results.csv", results.csv()),
         ("results.json", json),
     ];
-    for (name, text) in files {
+    for (name, text) in files.iter().filter(|_| !results.runs.is_empty()) {
         write_atomically(&place.join(name), text.as_bytes())?;
     }
-    Ok(())
+    Ok((results, lock))
 }

@@ -20,6 +20,8 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use lapwing_model::open_regular;
 
@@ -38,6 +40,8 @@ pub struct RunDirectory {
 
 const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
+/// Hidden, so no setting of a sweep has these names.
+const PART_LOCK: &str = ".lock-";
 
 impl RunDirectory {
     /// Creates a run directory, which must be new or empty.
@@ -377,20 +381,50 @@ fn make_next(name: &Path) -> Result<PathBuf, RecordError> {
     }
 }
 
-/// Locks the directory of a run or a sweep against other writers, while the returned file is open.
+/// Locks the directory of a run against other writers, while the returned file is open.
+fn lock(path: &Path) -> Result<File, RecordError> {
+    locked(path.join(LOCK), File::try_lock)
+}
+
+/// Locks part `number` of `count` of a sweep, while the returned files are open. Other processes can lock other parts of the
+/// same division, also on other machines if the file system supports locks.
 ///
 /// # Errors
-/// If another process has locked it, or it cannot be written.
-pub fn lock(path: &Path) -> Result<File, RecordError> {
-    let name = path.join(LOCK);
-    let mut options = File::options();
-    options.create(true).truncate(false).write(true);
-    let file = open_regular(&name, &options).map_err(write_error(&name))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(RecordError::InUse(path.to_owned())),
-        Err(TryLockError::Error(e)) => Err(write_error(&name)(e)),
+/// If another process has locked this part or a part of another division, or the directory cannot be written.
+pub fn lock_part(path: &Path, number: usize, count: usize) -> Result<[File; 2], RecordError> {
+    let whole = match count {
+        1 => File::try_lock,
+        _ => File::try_lock_shared,
+    };
+    let whole = locked(path.join(LOCK), whole)?;
+    let own = format!("{PART_LOCK}{number}-of-{count}");
+    let own = locked(path.join(own), File::try_lock)?;
+    for name in names(path)? {
+        let part = name.to_str().and_then(|name| name.strip_prefix(PART_LOCK));
+        let division = part.and_then(|part| part.split_once("-of-"));
+        if division.is_some_and(|(_, other)| other != count.to_string()) {
+            // Shared, because other parts look at the same time.
+            locked(path.join(name), File::try_lock_shared)?;
+        }
     }
+    Ok([whole, own])
+}
+
+fn locked(name: PathBuf, lock: fn(&File) -> Result<(), TryLockError>) -> Result<File, RecordError> {
+    let mut options = File::options();
+    // NFS requires a file open for reading for a shared lock, and for writing for an exclusive one.
+    options.create(true).truncate(false).read(true).write(true);
+    let file = open_regular(&name, &options).map_err(write_error(&name))?;
+    // `is_in_use` locks for a moment.
+    for _ in 0..10 {
+        match lock(&file) {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(e)) => return Err(write_error(&name)(e)),
+        }
+    }
+    let directory = name.parent().filter(|_| name.ends_with(LOCK));
+    Err(RecordError::InUse(directory.unwrap_or(&name).to_owned()))
 }
 
 fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, RecordError> {
@@ -420,6 +454,8 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+
+    const IN_USE: &str = "DIR is in use by another lapwing: wait until it is done";
 
     fn config() -> Config {
         Config::load("frozen-lake", &[]).unwrap()
@@ -491,10 +527,7 @@ mod tests {
         let run = RunDirectory::create(dir.path(), &config()).unwrap();
         assert!(is_in_use(dir.path()));
         let error = RunDirectory::open(dir.path()).unwrap_err();
-        assert_eq!(
-            told(&error, dir.path()),
-            "DIR is in use by another lapwing: wait until it is done"
-        );
+        assert_eq!(told(&error, dir.path()), IN_USE);
         // To wait would not help.
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Occupied(_)), "{error}");
@@ -503,6 +536,48 @@ mod tests {
         RunDirectory::open(dir.path()).unwrap();
         let error = RunDirectory::create(dir.path(), &config()).unwrap_err();
         assert!(matches!(error, RecordError::Occupied(_)), "{error}");
+    }
+
+    /// Only parts of one division work at the same time, and nothing else beside them.
+    #[test]
+    fn parts_lock_out_the_whole_and_other_divisions() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |error| told(&error, dir.path());
+        let part = |number, count| lock_part(dir.path(), number, count);
+        let whole = part(1, 1).unwrap();
+        assert_eq!(told(part(1, 2).unwrap_err()), IN_USE);
+        drop(whole);
+        let mut parts: Vec<[File; 2]> = (1..=2).map(|number| part(number, 2).unwrap()).collect();
+        assert!(is_in_use(dir.path()));
+        assert_eq!(told(lock(dir.path()).unwrap_err()), IN_USE);
+        for (number, count) in [(2, 2), (2, 12), (3, 3)] {
+            let error = told(part(number, count).unwrap_err());
+            assert!(
+                error.starts_with("DIR/.lock-") && error.contains("-of-2 is in use"),
+                "{error}"
+            );
+        }
+        parts.pop();
+        part(2, 2).unwrap();
+        parts.pop();
+        // The files of the old division are left.
+        part(3, 3).unwrap();
+        lock(dir.path()).unwrap();
+        assert!(!is_in_use(dir.path()));
+    }
+
+    /// Such as that of [`is_in_use`].
+    #[test]
+    fn a_momentary_lock_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = lock(dir.path()).unwrap();
+        let second = std::thread::spawn({
+            let path = dir.path().to_owned();
+            move || lock(&path).map(drop)
+        });
+        sleep(Duration::from_millis(10));
+        drop(first);
+        second.join().unwrap().unwrap();
     }
 
     /// Concurrent runs get complete directories of their own.
