@@ -1,6 +1,8 @@
 //! Programs that start several processes of lapwing: mpirun and SLURM's srun. With the feature `mpi`, `lapwing train` is one
 //! run on all of them.
 
+use std::process;
+
 use anyhow::Result;
 use lapwing_learn::ranks::{Alone, Communicator};
 use lapwing_tensor::Gpu;
@@ -43,6 +45,13 @@ fn launch() -> Option<Launch> {
     Launch::of(|name| std::env::var(name).ok())
 }
 
+/// Makes a command a run of its own, also if a launcher started this process among others.
+pub fn run_alone(command: &mut process::Command) {
+    for [size, _] in LAUNCHERS {
+        command.env_remove(size);
+    }
+}
+
 /// Connects the processes of a training run, if a launcher started several.
 pub fn connect(command: &Command) -> Result<Box<dyn Communicator>> {
     use Command::{Eval, Play, Pretrain, Probe, Serve, Sweep, Train};
@@ -51,6 +60,8 @@ pub fn connect(command: &Command) -> Result<Box<dyn Communicator>> {
     };
     match command {
         Train(_) => start(launch.size),
+        // Each process may run another part.
+        Sweep(sweep) if sweep.part.is_some() => Ok(Box::new(Alone)),
         Eval(_) | Play(_) | Pretrain(_) | Probe(_) | Serve(_) | Sweep(_) => {
             let found = format!("{} processes were started by mpirun or srun", launch.size);
             let problem = "only `lapwing train` is one command on several; start this one alone";
@@ -83,19 +94,17 @@ fn start(size: usize) -> Result<Box<dyn Communicator>> {
     Err(InputError::new(found, problem).into())
 }
 
-/// Opens the selected device. If none is selected, several processes on one machine take its equal devices in turn.
-pub fn open_device(selected: DeviceArgs) -> Result<Gpu> {
-    let mut device = selected;
-    if let (None, Some(launch)) = (selected.index, launch()) {
-        let found = Gpu::list();
-        let best = Gpu::choice(found.iter());
-        let is_equal =
-            |index: &usize| best.is_some_and(|best| found[*index].name == found[best].name);
-        let equal: Vec<usize> = (0..found.len()).filter(is_equal).collect();
-        let mut in_turn = equal.iter().cycle();
-        device.index = in_turn.nth(launch.local_rank).copied();
-    }
-    Ok(device.open()?)
+/// Selects a device. If none is given, several processes on one machine take its equal devices in turn. If none is selected, several processes on one machine take its equal devices in turn.
+pub fn device(given: DeviceArgs) -> DeviceArgs {
+    let (None, Some(launch)) = (given.index, launch()) else {
+        return given;
+    };
+    let found = Gpu::list();
+    let best = Gpu::choice(found.iter());
+    let is_equal = |index: &usize| best.is_some_and(|best| found[*index].name == found[best].name);
+    let equal: Vec<usize> = (0..found.len()).filter(is_equal).collect();
+    let index = equal.iter().cycle().nth(launch.local_rank).copied();
+    DeviceArgs { index }
 }
 
 /// Ends this process's part in a run on several: waits for the others, or after an error ends them too.

@@ -360,3 +360,37 @@ fn the_doctor_reports_what_it_cannot_open() {
         ended.out
     );
 }
+
+/// Started by mpirun, which a program without the feature `mpi` cannot join.
+#[test]
+fn several_processes_are_refused_with_the_cure() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, cure) in [
+        (
+            &["train"][..],
+            "cargo install --path train/cli --features mpi",
+        ),
+        (&["eval"], "start this one alone"),
+    ] {
+        let mut command = lapwing(dir.path(), arguments);
+        command.env("OMPI_COMM_WORLD_SIZE", "2");
+        let ended = Ended::new(dir.path(), command.output().unwrap());
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        let found = "error: 2 processes were started by mpirun or srun: ";
+        assert!(
+            ended.err.starts_with(found) && ended.err.contains(cure),
+            "{}",
+            ended.err
+        );
+    }
+    // Commands that write nothing do the same in each process.
+    let mut command = lapwing(dir.path(), &["games"]);
+    assert!(
+        command
+            .env("PMI_SIZE", "2")
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
+}

@@ -18,7 +18,9 @@ const COMPARE_EVERY: usize = 10;
 pub struct RankIdentity {
     /// The host.
     pub host: String,
-    /// The device.
+    /// The number of the device on the host, if it was selected.
+    pub number: Option<usize>,
+    /// The name of the device.
     pub device: String,
     /// A checksum of the program.
     pub program: u32,

@@ -21,8 +21,8 @@ use super::loaded_model::InputError;
 use super::watch;
 use crate::args::{DeviceArgs, Part, SweepArgs};
 use crate::interrupt::{self, Stopped};
-use crate::out;
 use crate::screen::counted;
+use crate::{launch, out};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
@@ -235,6 +235,7 @@ fn start<'a>(
     let file = File::options().create(true).append(true).open(&log);
     let file = file.with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    launch::run_alone(&mut command);
     let is_probe = cell.outcome(place).is_some();
     let answers = cell.probes(place);
     if is_probe {

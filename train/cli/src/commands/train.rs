@@ -55,12 +55,12 @@ pub fn train(
 
 /// Trains on a rank other than 0: plays and computes what rank 0 requests.
 fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>) -> Result<()> {
-    let stop = interrupt::listen_silently()?;
+    let (stop, device) = (interrupt::listen_silently()?, launch::device(device));
     interrupt::IS_LOADING.store(true, Relaxed);
     let mut config = Vec::new();
     ranks.broadcast(&mut config);
     let loaded = load(device, &config).and_then(|(state, gpu)| {
-        let own = identity(&state, &gpu, arguments)?;
+        let own = identity(&state, &gpu, device, arguments)?;
         Ok((state, own))
     });
     // Rank 0 prints the error, unless it has one itself.
@@ -81,7 +81,7 @@ fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator
 
 /// Loads everything for the config of rank 0.
 fn load(device: DeviceArgs, config: &[u8]) -> Result<(State, Gpu)> {
-    let gpu = launch::open_device(device)?;
+    let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let config = serde_json::from_slice(config)?;
     Ok((
@@ -110,7 +110,8 @@ fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>)
         }
         ranks.broadcast(&mut serde_json::to_vec(&config)?);
     }
-    let gpu = launch::open_device(device)?;
+    let device = launch::device(device);
+    let gpu = device.open()?;
     self_test(&gpu, folders::cache().as_deref())?;
     let terminal = Terminal::new();
     if !config.learner.has_language() {
@@ -145,9 +146,11 @@ fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>)
         state.config.warmup.check(&*state.world().scenario)?;
     }
     if is_divided {
-        let all = compare(&*ranks, Ok(identity(&state, &gpu, arguments)?))?;
-        for (rank, RankIdentity { host, device, .. }) in all.iter().enumerate() {
-            terminal.line(&format!("rank {rank} on {host}: {device}"));
+        let all = compare(&*ranks, Ok(identity(&state, &gpu, device, arguments)?))?;
+        for (rank, other) in all.iter().enumerate() {
+            let number = other.number.map(|number| format!("device {number}, "));
+            let (host, number) = (&other.host, number.unwrap_or_default());
+            terminal.line(&format!("rank {rank} on {host}: {number}{}", other.device));
         }
         if all.iter().any(|other| other.device != all[0].device) {
             terminal.note(
@@ -169,10 +172,16 @@ fn host() -> String {
 }
 
 /// What must be equal on all ranks.
-fn identity(state: &State, gpu: &Gpu, arguments: &TrainArgs) -> Result<RankIdentity> {
+fn identity(
+    state: &State,
+    gpu: &Gpu,
+    device: DeviceArgs,
+    arguments: &TrainArgs,
+) -> Result<RankIdentity> {
     let program = std::env::current_exe()?;
     Ok(RankIdentity {
         host: host(),
+        number: device.index,
         device: gpu.caps().name.clone(),
         program: crc32c::crc32c(&std::fs::read(program)?),
         arguments: format!("{arguments:?}"),

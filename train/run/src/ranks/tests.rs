@@ -18,6 +18,8 @@ use crate::trainer::{resume, tests::left, train};
 /// The connections of a thread: to and from each other rank, of which rank 0 uses all, and the others only that of rank 0.
 struct Thread {
     rank: usize,
+    /// Damages the weights that it receives.
+    is_faulty: bool,
     to: Vec<Sender<Vec<u8>>>,
     from: Vec<Receiver<Vec<u8>>>,
 }
@@ -37,7 +39,13 @@ impl Communicator for Thread {
                 let others = self.to.iter().skip(1);
                 others.for_each(|to| to.send(bytes.clone()).unwrap());
             }
-            _ => *bytes = self.from[0].recv().unwrap(),
+            _ => {
+                *bytes = self.from[0].recv().unwrap();
+                // No other message of a run without a warm-up has as many bytes.
+                if self.is_faulty && bytes.len() > 100_000 {
+                    *bytes.last_mut().unwrap() ^= 1;
+                }
+            }
         }
     }
 
@@ -55,6 +63,7 @@ impl Communicator for Thread {
 fn connected(size: usize) -> Vec<Thread> {
     let threads = (0..size).map(|rank| Thread {
         rank,
+        is_faulty: false,
         to: Vec::new(),
         from: Vec::new(),
     });
@@ -71,12 +80,15 @@ fn connected(size: usize) -> Vec<Thread> {
 
 /// Starts or resumes the run in this directory on `size` ranks.
 fn train_on(size: usize, settings: &[&str], dir: &Path) {
+    train_with(connected(size), settings, dir).unwrap();
+}
+
+fn train_with(mut ranks: Vec<Thread>, settings: &[&str], dir: &Path) -> Result<(), Error> {
     let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
     let config = Config::load("frozen-lake", &settings).unwrap();
     let stop = AtomicBool::new(false);
     let state = || State::new(&gpu(), None, config.clone(), RunPurpose::Train, &()).unwrap();
     thread::scope(|scope| {
-        let mut ranks = connected(size);
         for own in ranks.drain(1..) {
             let (state, config, stop) = (&state, &config, &stop);
             scope.spawn(move || {
@@ -86,9 +98,10 @@ fn train_on(size: usize, settings: &[&str], dir: &Path) {
             });
         }
         let mut state = state();
-        state.learner.ranks = match size {
+        let own = ranks.remove(0);
+        state.learner.ranks = match own.size() {
             1 => Box::new(Alone),
-            _ => Box::new(ranks.remove(0)),
+            _ => Box::new(own),
         };
         let mut run = match dir.exists() {
             false => RunDirectory::create(dir, &config).unwrap(),
@@ -98,9 +111,10 @@ fn train_on(size: usize, settings: &[&str], dir: &Path) {
                 run
             }
         };
-        train(&mut state, &mut run, &mut [], &(), &stop).unwrap();
-        dismiss(&mut state).unwrap();
-    });
+        let trained = train(&mut state, &mut run, &mut [], &(), &stop);
+        dismiss(&mut state)?;
+        trained.map(drop)
+    })
 }
 
 /// Entropy is below the band, so each step learns, also if all returns are equal.
@@ -159,6 +173,7 @@ fn a_run_resumes_with_another_number_of_ranks() {
 fn ranks_that_differ_are_refused() {
     let identity = |arguments: &str| RankIdentity {
         host: "node7".to_owned(),
+        number: Some(1),
         device: "Example 9000".to_owned(),
         program: 1,
         arguments: arguments.to_owned(),
@@ -179,4 +194,17 @@ fn ranks_that_differ_are_refused() {
     );
     let lost = "rank 1 on node7: no GPU found";
     assert_eq!(compared(Err(lost.to_owned())).unwrap_err(), lost);
+}
+
+#[test]
+fn a_rank_with_other_weights_ends_the_run() {
+    let home = tempfile::tempdir().unwrap();
+    let mut ranks = connected(3);
+    ranks[2].is_faulty = true;
+    let settings = [&SMALL[..], &["train.steps=1"]].concat();
+    let error = train_with(ranks, &settings, &home.path().join("run")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rank 2 has other trained weights than rank 0 at step 0: its device or its memory is faulty"
+    );
 }
