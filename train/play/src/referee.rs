@@ -3,8 +3,6 @@
 //! All living agents of all games act in the same round. The referee, not the game, handles step limits and unreadable
 //! replies.
 
-use std::borrow::Cow;
-
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 use serde::{Deserialize, Serialize};
 
@@ -180,7 +178,7 @@ impl Referee {
                 false => None,
             };
             if episode.ending.is_some() {
-                episode.reason = game.ending(agent).map(Cow::Borrowed);
+                episode.reason = game.ending(agent).map(Into::into);
                 episode.last = game.observe(agent)?;
             }
         }
