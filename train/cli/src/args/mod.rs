@@ -330,9 +330,33 @@ pub struct ServeArgs {
 pub struct MergeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Write the merged model to this directory, which must be new or empty
-    #[arg(long, value_name = "DIR")]
+    /// Write the merged model to this directory, which must be new or empty, or to this new file
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub out: PathBuf,
+    /// Output format: a Hugging Face directory, or a GGUF file for llama.cpp
+    #[arg(
+        long,
+        value_name = "hf|gguf",
+        default_value = "hf",
+        hide_possible_values = true
+    )]
+    pub format: MergeFormat,
+    /// Type of the matrices in a GGUF file [default: f16]
+    #[arg(long = "type", value_name = "f16|q8_0", hide_possible_values = true)]
+    pub kind: Option<MatrixType>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MergeFormat {
+    Hf,
+    Gguf,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum MatrixType {
+    F16,
+    #[value(name = "q8_0")]
+    Q8,
 }
 
 #[derive(Debug, Args)]
