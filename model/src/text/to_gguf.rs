@@ -136,9 +136,13 @@ pub(crate) fn gguf_fields(
         GgufValue::texts(merges.iter().map(String::as_str)),
     );
     set("add_bos_token", GgufValue::flag(first.is_some()));
-    let padding = ("padding_token_id", id_of("pad_token"));
+    let others = [
+        ("bos_token_id", bos),
+        ("unknown_token_id", id_of("unk_token")),
+        ("padding_token_id", id_of("pad_token")),
+    ];
     let stops = STOPS.into_iter().zip(stops.into_iter().map(Some));
-    for (field, id) in stops.chain([("bos_token_id", bos), padding]) {
+    for (field, id) in stops.chain(others) {
         if let Some(id) = id {
             set(field, GgufValue::count(id));
         }

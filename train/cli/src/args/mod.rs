@@ -218,6 +218,9 @@ pub struct ModelArgs {
     /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit, and :Q4_K_M a GGUF file
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// Use the tokenizer and the chat template of this directory instead of the model's (model.tokenizer)
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
     /// Add this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
@@ -232,6 +235,7 @@ impl ModelArgs {
         ModelArgs {
             run: Some(run.to_owned()),
             model: None,
+            tokenizer: None,
             adapter: None,
             quantise: None,
         }
@@ -418,6 +422,7 @@ impl PretrainArgs {
             config: config.map_or("frozen-lake", String::as_str).to_owned(),
             set: self.set.clone(),
             model: self.model.clone(),
+            tokenizer: None,
             adapter: None,
             quantise: None,
             game: None,
