@@ -330,17 +330,18 @@ fn a_merged_file_holds_the_merged_directory() {
 /// Each change of a tokenizer that the metadata cannot hold.
 #[test]
 fn a_tokenizer_that_a_gguf_file_cannot_express_is_refused_by_name() {
+    type Change = dyn Fn(&mut Value);
     let dir = golden("qwen2");
     let model = ModelDirectory::open(&dir).unwrap();
     let text = model.text_file("tokenizer.json").unwrap();
-    let refused = |change: &dyn Fn(&mut Value)| {
+    let refused = |change: &Change| {
         let mut tokenizer: Value = serde_json::from_str(&text).unwrap();
         change(&mut tokenizer);
         let written = gguf_fields(&dir, &tokenizer.to_string(), model.config());
         let error = written.err().expect("an error").to_string();
         error.split_once("tokenizer.json: ").unwrap().1.to_owned()
     };
-    let cases: [(&dyn Fn(&mut Value), &str); 7] = [
+    let cases: [(&Change, &str); 7] = [
         (
             &|it| it["model"]["type"] = "Unigram".into(),
             "pre_tokenizer: not a byte-level BPE",
