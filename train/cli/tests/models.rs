@@ -226,7 +226,7 @@ fn a_model_merged_to_a_gguf_file_scores_as_model_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let (model, adapter) = (golden("qwen3"), golden("qwen3/adapter"));
     let (_, wanted) = expected(home.path(), "qwen3");
-    for (kind, out, tolerance) in [("f16", "half.gguf", 1e-3), ("q8_0", "small.gguf", 2e-2)] {
+    for (kind, out, tolerance) in [("f16", "half.gguf", 1e-2), ("q8_0", "small.gguf", 0.1)] {
         let arguments = [
             "merge",
             "--model",
