@@ -135,27 +135,6 @@ fn finish(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index)
 @group(0) @binding(4) var<storage, read> read_normaliser: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read> upstream: array<f32>;
 
-/// For each row the number of its set; the bits of a set, one for each token.
-@group(0) @binding(1) var<storage, read> sets: array<u32>;
-@group(0) @binding(2) var<storage, read> bits: array<u32>;
-
-/// Lowers the logits of tokens outside of a row's set: their probabilities are 0, and sums over a block of them finite.
-@compute @workgroup_size(GROUP)
-fn forbid(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let part = part_of(flat_group(id));
-    if part.row >= params.rows {
-        return;
-    }
-    let base = part.row * params.length;
-    let words = sets[part.row] * params.blocks * (BLOCK / 32u);
-    for (var i = part.begin + local; i < part.end; i += GROUP) {
-        let token = params.first + i;
-        if ((bits[words + token / 32u] >> (token % 32u)) & 1u) == 0u {
-            chunk[base + i] = -1e30;
-        }
-    }
-}
-
 /// d logit[v] = (sum of g over the pairs that target v - p[v] * sum of g over the pairs of the row) / temperature
 @compute @workgroup_size(GROUP)
 fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {

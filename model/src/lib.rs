@@ -23,7 +23,7 @@ mod reply_batch;
 mod sampling;
 mod text;
 
-pub use adapter::{Adapter, LoraConfig, StoredAdapter, Targets};
+pub use adapter::{Adapter, GgufType, LoraConfig, StoredAdapter, Targets};
 pub use allowed_replies::AllowedReplies;
 pub use decoder::{
     KvArena, Linear, Model, ModelConfig, ModelFamily, ModelShape, PackedTree, Rope, RopeScaling,

@@ -50,34 +50,42 @@ pub(crate) fn draw(
     allowed: &[Arc<[u32]>],
     at_once: usize,
 ) -> Result<Vec<Draw>, ModelError> {
-    // A launch has one temperature.
-    let mut whole: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    // A launch has one temperature and one set of allowed tokens.
+    let mut whole: BTreeMap<(u32, &[u32]), Vec<usize>> = BTreeMap::new();
     let mut cut = Vec::new();
     for (i, (_, _, sampling)) in asked.iter().enumerate() {
         let temperature = sampling.temperature;
         match temperature > 0.0 && (sampling.top_k > 0 || sampling.top_p < 1.0) {
             true => cut.push(i),
-            false => whole.entry(temperature.to_bits()).or_default().push(i),
+            false => {
+                let key = (temperature.to_bits(), &*allowed[i]);
+                whole.entry(key).or_default().push(i);
+            }
         }
     }
     // All launches come before the first wait.
     let mut launched = Vec::new();
-    for (temperature, members) in &whole {
+    for ((temperature, set), members) in &whole {
+        let only = (!set.is_empty()).then(|| head.only(&Indices::new(hidden.gpu(), set)));
+        let head = only.as_ref().unwrap_or(head);
         for members in members.chunks(at_once) {
             let rows: Vec<u32> = members.iter().map(|&i| asked[i].0).collect();
             let words = |key: u64| [key as u32, (key >> 32) as u32];
             let keys: Vec<[u32; 2]> = members.iter().map(|&i| words(asked[i].1)).collect();
             let rows = Indices::new(hidden.gpu(), &rows);
-            let sets: Vec<_> = members.iter().map(|&i| allowed[i].clone()).collect();
             let temperature = f32::from_bits(*temperature);
-            let draws = hidden.draw(head, &rows, &keys, &sets, temperature);
-            launched.push((members, draws));
+            let draws = hidden.draw(head, &rows, &keys, temperature);
+            launched.push((members, *set, draws));
         }
     }
     let mut drawn = vec![None; asked.len()];
-    for (members, draws) in launched {
+    for (members, set, draws) in launched {
         for (&i, draw) in members.iter().zip(draws.read()?) {
-            drawn[i] = Some(draw);
+            let token = set.get(draw.token as usize).copied();
+            drawn[i] = Some(Draw {
+                token: token.unwrap_or(draw.token),
+                ..draw
+            });
         }
     }
     let rows: Vec<u32> = cut.iter().map(|&i| asked[i].0).collect();

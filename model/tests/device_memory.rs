@@ -180,7 +180,7 @@ fn playing_takes_the_estimated_memory() {
             let keys = [[1, 2]; DRAWS];
             drop(
                 made.hidden()
-                    .draw(&bench.model.head(None), &rows, &keys, &[], 1.0),
+                    .draw(&bench.model.head(None), &rows, &keys, 1.0),
             );
             arena = Some(made);
         });

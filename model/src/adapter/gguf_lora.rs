@@ -26,6 +26,7 @@ impl StoredAdapter {
             ("adapter.type", GgufValue::text("lora")),
             ("adapter.lora.alpha", GgufValue::float(alpha)),
         ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
         let mut tensors = Vec::new();
         for (site, pair) in self.sites.iter().zip(self.tensors.chunks_exact(2)) {
             let name = format!("{}.weight", site.linear.module(site.layer));
@@ -42,12 +43,13 @@ impl StoredAdapter {
                         values = interleaved(&values, head, site.rank);
                     }
                 }
-                tensors.push(GgufOutput {
+                let tensor = GgufOutput {
                     name: format!("{}.lora_{side}", tensor_name(&name)),
                     format: GgufFormat::F32,
                     shape: shape.clone(),
-                    bytes: values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                });
+                };
+                let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+                tensors.push((tensor, bytes));
             }
         }
         Ok(Gguf::encode(&fields, &tensors))

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use lapwing_tensor::NamedValues;
@@ -11,8 +12,9 @@ use super::site::LoraSite;
 use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::gguf::is_gguf;
+use crate::files::gguf::{self, Gguf, GgufFields, GgufFormat, GgufOutput, GgufValue, is_gguf};
 use crate::files::weight_files::{self, INDEX, SINGLE, StoredTensor, WeightFiles};
+use crate::text::to_gguf::gguf_fields;
 use crate::{ModelDirectory, ModelError, StoredAdapter};
 
 /// A tensor that the adapter changes: its low-rank term, and the name of the tensor that the term is added to.
@@ -25,7 +27,158 @@ struct MergedTensor<'a> {
     scale: f32,
 }
 
+impl MergedTensor<'_> {
+    /// Returns some rows of the sum.
+    fn rows(&self, weights: &WeightFiles, rows: Range<usize>) -> Result<Vec<f32>, ModelError> {
+        let mut values = weights.read_rows(&self.base, rows.clone())?;
+        let cols = values.len() / rows.len();
+        for (n, row) in rows.zip(values.chunks_exact_mut(cols)) {
+            let b = &self.b[n * self.rank..][..self.rank];
+            for (factor, a) in b.iter().zip(self.a.chunks_exact(cols)) {
+                let factor = self.scale * factor;
+                for (value, a) in row.iter_mut().zip(a) {
+                    *value += factor * a;
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Divides the rows of a tensor into blocks of about a million values and of a multiple of `unit` rows.
+fn blocks(shape: &[usize], unit: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (rows, per_row) = (shape[0], shape[1..].iter().product::<usize>());
+    let at_once = ((1 << 20) / per_row.max(1))
+        .next_multiple_of(unit)
+        .max(unit);
+    let starts = (0..rows).step_by(at_once);
+    starts.map(move |first| first..rows.min(first + at_once))
+}
+
+/// Metadata of the encodings and the parts of a file, which are not those of the new one.
+const WRITTEN_ANEW: [&str; 5] = [
+    "general.file_type",
+    "general.quantization_version",
+    "general.alignment",
+    "quantize.",
+    "split.",
+];
+
+/// The encoding of the matrices of a GGUF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GgufType {
+    /// 16 bits.
+    F16,
+    /// 8 bits, and a scale for every 32 values. Matrices whose columns are not a multiple of 32 have 16 bits.
+    Q8,
+}
+
 impl ModelDirectory {
+    /// Writes this model with an adapter of [`ModelDirectory::adapter`] merged into it as a GGUF file for llama.cpp, which must be
+    /// new. Sums are computed in f32 and rounded once; vectors stay in f32. The metadata are those of the model's own GGUF
+    /// file, or made from its config, its tokenizer and its chat template. `progress` receives the number of tensors
+    /// written so far and the total.
+    ///
+    /// # Errors
+    /// The file exists, GGUF files cannot express the tokenizer, the disk is full, a value is damaged, or a sum overflows the
+    /// type. Nothing is then written.
+    pub fn merge_gguf(
+        &self,
+        adapter: &StoredAdapter,
+        out: &Path,
+        to: GgufType,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(), ModelError> {
+        if disk::exists(out) {
+            return Err(ModelError::file(out, "exists: choose another name"));
+        }
+        let (config, merged) = (self.config(), self.merged(adapter));
+        let mut shapes = config.tensors();
+        if config.tied && merged.iter().any(|m| m.name == HEAD) {
+            shapes.push((HEAD.to_owned(), vec![config.vocab, config.width]));
+        }
+        let divisors = gguf::frequency_divisors(config);
+        let output = |(name, shape): &(String, Vec<usize>)| GgufOutput {
+            name: gguf::tensor_name(name),
+            format: match (shape.len(), to) {
+                (1, _) => GgufFormat::F32,
+                (_, GgufType::Q8) if shape[1].is_multiple_of(32) => GgufFormat::Q8_0,
+                _ => GgufFormat::F16,
+            },
+            shape: shape.clone(),
+        };
+        let mut outputs: Vec<GgufOutput> = shapes.iter().map(output).collect();
+        outputs.extend(divisors.iter().map(|(name, values)| GgufOutput {
+            name: (*name).to_owned(),
+            format: GgufFormat::F32,
+            shape: vec![values.len()],
+        }));
+        let mut fields = self.gguf_fields()?;
+        // The number of the type that most tensors have.
+        let number = if to == GgufType::F16 { 1 } else { 7 };
+        fields.push(("general.file_type".to_owned(), GgufValue::count(number)));
+        fields.push((
+            "general.quantization_version".to_owned(),
+            GgufValue::count(2),
+        ));
+        let parent = disk::parent(out);
+        fs::create_dir_all(parent).map_err(|e| ModelError::unwritable(parent, e))?;
+        disk::write_in_parts(out, |write| {
+            write(&Gguf::header(&fields, outputs.iter()))?;
+            for (i, ((name, shape), output)) in shapes.iter().zip(&outputs).enumerate() {
+                let merged = merged.iter().find(|m| m.name == *name);
+                let head = gguf::head_permutation(config, name);
+                let mut size = 0;
+                for block in blocks(shape, head.unwrap_or(1)) {
+                    let mut values = match merged {
+                        Some(merged) => merged.rows(&self.weights, block.clone())?,
+                        None => self.weights.read_rows(name, block.clone())?,
+                    };
+                    if let Some(head) = head {
+                        values = gguf::interleaved(&values, head, values.len() / block.len());
+                    }
+                    let bytes = output.format.encode(&values).ok_or_else(|| {
+                        let problem = format!(
+                            "with the adapter it holds values that {:?} cannot",
+                            output.format
+                        );
+                        ModelError::tensor(out, &output.name, problem)
+                    })?;
+                    size += bytes.len();
+                    write(&bytes)?;
+                }
+                write(&vec![0; size.next_multiple_of(gguf::ALIGNMENT) - size])?;
+                progress(i + 1, shapes.len());
+            }
+            match divisors {
+                Some((_, values)) => write(&GgufFormat::F32.encode(&values).expect("finite")),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Returns the metadata of a GGUF file of this model, without the type of its tensors.
+    fn gguf_fields(&self) -> Result<GgufFields, ModelError> {
+        let own = match is_gguf(self.dir()) {
+            true => Some(Gguf::open_header(self.dir())?),
+            false => None,
+        };
+        let has_own_text = own.is_some() && !self.has_other_text();
+        let mut fields = match own {
+            Some(gguf) => gguf.stored_fields().collect(),
+            None => gguf::fields_of(self.config()),
+        };
+        fields.retain(|(name, _)| {
+            let is_of_file = WRITTEN_ANEW.iter().any(|of| name.starts_with(of));
+            !is_of_file && (has_own_text || !name.starts_with("tokenizer."))
+        });
+        if !has_own_text {
+            let tokenizer = self.text_file("tokenizer.json")?;
+            fields.extend(gguf_fields(self.text_dir(), &tokenizer, self.config())?);
+        }
+        Ok(fields)
+    }
+
     /// Writes this model with an adapter of [`ModelDirectory::adapter`] merged into it, to a directory that must be new or empty.
     /// The types and files are those of the original, and other files are copied. A GGUF file becomes a Hugging Face directory,
     /// in f16 if it is quantised. Sums are computed in f32 and rounded once. If
@@ -87,9 +240,9 @@ impl ModelDirectory {
                 let config = config.to_json("float16");
                 let config = serde_json::to_string_pretty(&config).expect("plain values");
                 disk::write_atomically(&new.join("config.json"), config.as_bytes())?;
-                for (name, bytes) in self.companions()?.files {
-                    disk::write_atomically(&new.join(name), &bytes)?;
-                }
+            }
+            for (name, bytes) in self.text_companions()? {
+                disk::write_atomically(&new.join(name), &bytes)?;
             }
             if untied {
                 declare_untied(new, weights, new_head)?;
@@ -171,28 +324,12 @@ fn write_merged(
     merged: &MergedTensor,
     write: &mut impl FnMut(&[u8]) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let &MergedTensor {
-        a, b, rank, scale, ..
-    } = merged;
     let StoredTensor {
         encoding, shape, ..
     } = weights.stored(&merged.base)?;
     let dtype = encoding.dtype();
-    let &[rows, cols] = &shape[..] else {
-        unreachable!("a checked linear layer is a matrix")
-    };
-    let at_once = ((1 << 20) / cols).max(1);
-    for first in (0..rows).step_by(at_once) {
-        let block = first..rows.min(first + at_once);
-        let mut values = weights.read_rows(&merged.base, block.clone())?;
-        for (n, row) in block.zip(values.chunks_exact_mut(cols)) {
-            for (factor, a) in b[n * rank..][..rank].iter().zip(a.chunks_exact(cols)) {
-                let factor = scale * factor;
-                for (value, a) in row.iter_mut().zip(a) {
-                    *value += factor * a;
-                }
-            }
-        }
+    for block in blocks(shape, 1) {
+        let values = merged.rows(weights, block)?;
         let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)

@@ -10,5 +10,6 @@ mod targets;
 
 pub use lora::Adapter;
 pub use lora_config::LoraConfig;
+pub use merge::GgufType;
 pub use peft::StoredAdapter;
 pub use targets::Targets;

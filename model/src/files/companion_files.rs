@@ -22,11 +22,8 @@ impl ModelDirectory {
     /// # Errors
     /// A file cannot be read, is too large, or is a link out of the directory.
     pub fn companions(&self) -> Result<CompanionFiles, ModelError> {
-        let mut files = Vec::new();
+        let mut files = self.text_companions()?;
         if is_gguf(self.dir()) {
-            for name in ["tokenizer.json", "tokenizer_config.json"] {
-                files.push((name.into(), self.text_file(name)?.into_bytes()));
-            }
             return Ok(CompanionFiles { files });
         }
         for path in self.beside_the_weights()? {
@@ -41,7 +38,23 @@ impl ModelDirectory {
         Ok(CompanionFiles { files })
     }
 
-    /// Returns every file that holds no weights.
+    /// Whether the tokenizer is not that of the directory or the GGUF file with the weights.
+    pub(crate) fn has_other_text(&self) -> bool {
+        self.text_dir() != self.dir()
+    }
+
+    /// Returns the files of the tokenizer and the chat template, unless [`Self::beside_the_weights`] has them.
+    pub(crate) fn text_companions(&self) -> Result<Vec<(OsString, Vec<u8>)>, ModelError> {
+        let dir = self.text_dir();
+        let is_there = |name: &&&str| match is_gguf(dir) {
+            true => name.starts_with("tokenizer"),
+            false => self.has_other_text() && dir.join(name).is_file(),
+        };
+        let file = |name: &&str| Ok((name.into(), self.text_file(name)?.into_bytes()));
+        TEXT_FILES.iter().filter(is_there).map(file).collect()
+    }
+
+    /// Returns every file that holds no weights, without the files of a tokenizer that is not used.
     ///
     /// A link in an untrusted directory may lead to a private file, which would be published with the model. So links are
     /// followed only within the directory, or to the blobs of the Hugging Face cache that it is a snapshot of.
@@ -58,7 +71,9 @@ impl ModelDirectory {
             // If there is a single weight file too, the index was not read.
             let is_unused_index = path.ends_with(INDEX) && !self.weights.is_sharded();
             let is_weights = kind.is_some_and(|kind| WEIGHTS.contains(&kind));
-            if !path.is_file() || is_weights || is_unused_index {
+            let is_text = TEXT_FILES.iter().any(|name| path.ends_with(name));
+            let is_unused = is_unused_index || (is_text && self.has_other_text());
+            if !path.is_file() || is_weights || is_unused {
                 continue;
             }
             let wrong = |problem: String| ModelError::file(&path, problem);
@@ -87,6 +102,17 @@ impl ModelDirectory {
         Ok(paths)
     }
 }
+
+/// The files of a tokenizer and a chat template.
+const TEXT_FILES: [&str; 7] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+];
 
 /// The extensions of weight files.
 const WEIGHTS: [&str; 8] = [

@@ -58,11 +58,19 @@ pub(crate) fn exists(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be written. An older file then stays.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    write_in_parts(path, |write| write(bytes))
+}
+
+/// Does the same with the bytes that `fill` passes to its argument.
+pub(crate) fn write_in_parts(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
     let failed = |e: io::Error| ModelError::unwritable(path, e);
     let folder = parent(path);
     let temporary = tempfile::NamedTempFile::with_prefix_in(TEMPORARY, folder);
     let mut temporary = temporary.map_err(failed)?;
-    temporary.write_all(bytes).map_err(failed)?;
+    fill(&mut |bytes| temporary.write_all(bytes).map_err(failed))?;
     temporary.as_file().sync_all().map_err(failed)?;
     #[cfg(unix)]
     {

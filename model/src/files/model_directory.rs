@@ -14,10 +14,14 @@ use crate::decoder::{WeightSource, assemble, count_numbers};
 use crate::text::gguf_text;
 use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
 
+const TOKENIZER: &str = "tokenizer.json";
+
 /// A model directory or a GGUF file whose config and weight headers are read and agree. No value is read and nothing is on a
 /// device yet.
 pub struct ModelDirectory {
     dir: PathBuf,
+    /// The directory or GGUF file of the tokenizer and the chat template.
+    text_dir: PathBuf,
     config: ModelConfig,
     pub(crate) weights: WeightFiles,
     quantised: Option<WeightFormat>,
@@ -45,9 +49,13 @@ impl ModelDirectory {
         for (name, shape) in config.tensors() {
             weights.check(&name, &shape)?;
         }
-        let dir = dir.to_owned();
+        let text_dir = match dir.parent() {
+            Some(parent) if is_gguf(dir) && dir.with_file_name(TOKENIZER).exists() => parent,
+            _ => dir,
+        };
         Ok(ModelDirectory {
-            dir,
+            dir: dir.to_owned(),
+            text_dir: text_dir.to_owned(),
             config,
             weights,
             quantised: None,
@@ -63,26 +71,39 @@ impl ModelDirectory {
         }
     }
 
+    /// Takes the tokenizer and the chat template of this directory instead of those of the model.
+    pub fn with_tokenizer(self, dir: &Path) -> ModelDirectory {
+        ModelDirectory {
+            text_dir: dir.to_owned(),
+            ..self
+        }
+    }
+
+    /// Returns the directory with `tokenizer.json`, which may be beside a GGUF file, or the GGUF file with the tokenizer.
+    pub fn text_dir(&self) -> &Path {
+        &self.text_dir
+    }
+
     /// Returns the directory or the GGUF file.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns `tokenizer.json`, `tokenizer_config.json` or another small file of the directory. Those of a GGUF file are made
-    /// from its metadata.
+    /// Returns `tokenizer.json`, `tokenizer_config.json` or another file of the tokenizer. Those of a GGUF file are made from its
+    /// metadata.
     ///
     /// # Errors
     /// The file does not exist or cannot be read.
     pub fn text_file(&self, name: &str) -> Result<String, ModelError> {
         const MAX_FILE: u64 = 256 << 20;
         match name {
-            _ if !is_gguf(&self.dir) => disk::read_text(&self.dir.join(name), MAX_FILE),
-            "tokenizer.json" => gguf_text::tokenizer_json(&self.dir),
+            _ if !is_gguf(&self.text_dir) => disk::read_text(&self.text_dir.join(name), MAX_FILE),
+            TOKENIZER => gguf_text::tokenizer_json(&self.text_dir),
             "tokenizer_config.json" => {
-                let config = gguf_text::tokenizer_config(&self.dir)?;
+                let config = gguf_text::tokenizer_config(&self.text_dir)?;
                 Ok(serde_json::to_string_pretty(&config).expect("plain values"))
             }
-            _ => Err(ModelError::file(&self.dir, format!("has no {name}"))),
+            _ => Err(ModelError::file(&self.text_dir, format!("has no {name}"))),
         }
     }
 

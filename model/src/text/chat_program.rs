@@ -33,6 +33,35 @@ const NAME: &str = "chat_template";
 /// The tokens of `tokenizer_config.json` that a template may print.
 pub(crate) const SPECIAL_TOKENS: [&str; 4] = ["bos_token", "eos_token", "pad_token", "unk_token"];
 
+/// The fields of `tokenizer_config.json`, and the chat template with its file.
+pub(super) struct TextConfig {
+    pub(super) fields: Map<String, Value>,
+    pub(super) template: Option<(PathBuf, String)>,
+}
+
+impl TextConfig {
+    pub(super) fn read(dir: &Path) -> Result<TextConfig, ModelError> {
+        let own_file = dir.join("chat_template.jinja");
+        let config_path = match is_gguf(dir) {
+            true => dir.to_owned(),
+            false => dir.join("tokenizer_config.json"),
+        };
+        let fields = match disk::exists(&config_path) {
+            _ if is_gguf(dir) => gguf_text::tokenizer_config(dir)?,
+            true => read_object(&config_path)?,
+            false => Map::new(),
+        };
+        let template = match disk::exists(&own_file) {
+            true => {
+                let source = disk::read_text(&own_file, MAX_JINJA_SOURCE as u64)?;
+                Some((own_file, source))
+            }
+            false => template_in(&fields).map(|source| (config_path, source)),
+        };
+        Ok(TextConfig { fields, template })
+    }
+}
+
 /// A parsed chat template.
 pub(crate) struct ChatProgram {
     pub(crate) path: PathBuf,
@@ -43,22 +72,8 @@ pub(crate) struct ChatProgram {
 impl ChatProgram {
     /// Reads `chat_template.jinja`, or else the template in `tokenizer_config.json` or in a GGUF file.
     pub(crate) fn load(dir: &Path) -> Result<ChatProgram, ModelError> {
-        let own_file = dir.join("chat_template.jinja");
-        let config_path = match is_gguf(dir) {
-            true => dir.to_owned(),
-            false => dir.join("tokenizer_config.json"),
-        };
-        let config = match disk::exists(&config_path) {
-            _ if is_gguf(dir) => gguf_text::tokenizer_config(dir)?,
-            true => read_object(&config_path)?,
-            false => Map::new(),
-        };
-        let (path, source) = if disk::exists(&own_file) {
-            let source = disk::read_text(&own_file, MAX_JINJA_SOURCE as u64)?;
-            (own_file, source)
-        } else if let Some(source) = template_in(&config) {
-            (config_path, source)
-        } else {
+        let TextConfig { fields, template } = TextConfig::read(dir)?;
+        let Some((path, source)) = template else {
             let problem = match is_gguf(dir) {
                 true => "no chat template: tokenizer.chat_template is missing",
                 false => {
@@ -70,7 +85,7 @@ impl ChatProgram {
         let jinja = parse(source).map_err(|e| template_error(&path, e))?;
         Ok(ChatProgram {
             path,
-            special_tokens: special_tokens(&config),
+            special_tokens: special_tokens(&fields),
             jinja,
         })
     }
@@ -121,7 +136,7 @@ fn template_in(config: &Map<String, Value>) -> Option<String> {
 }
 
 /// Returns `bos_token` and the like: texts, or objects with the text as `content`.
-fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let text = |value: &Value| {
         let text = value.as_str().or_else(|| value["content"].as_str());
         text.map(str::to_owned)

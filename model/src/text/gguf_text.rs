@@ -15,6 +15,44 @@ const CURE: &str = "put the model's tokenizer.json and tokenizer_config.json bes
 /// The regular expression with which Qwen2 and Llama 3 divide texts, but for the length of numbers.
 const WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|NUMBER| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// The supported pre-tokenizers, by their names in llama.cpp's converter.
+pub(super) const PRE_TOKENIZERS: [&str; 5] =
+    ["gpt-2", "smollm", "qwen2", "deepseek-r1-qwen", "llama-bpe"];
+
+/// Returns the steps of a pre-tokenizer, if it is supported.
+pub(super) fn split_steps(name: &str) -> Option<Value> {
+    let words = |number: &str| {
+        let regex = WORDS.replace("NUMBER", number);
+        let split = json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
+        json!([split, bytes_step(false)])
+    };
+    let digits = || json!({"type": "Digits", "individual_digits": true});
+    Some(match name {
+        "gpt-2" => json!([bytes_step(true)]),
+        "smollm" => json!([digits(), bytes_step(true)]),
+        "qwen2" | "deepseek-r1-qwen" => words(r"\p{N}"),
+        "llama-bpe" | "llama3" | "llama-v3" => words(r"\p{N}{1,3}"),
+        _ => return None,
+    })
+}
+
+fn bytes_step(use_regex: bool) -> Value {
+    json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex})
+}
+
+/// Returns the normalizer of the models with a pre-tokenizer.
+pub(super) fn normalizer(pre: &str) -> Value {
+    match pre {
+        "qwen2" => json!({"type": "NFC"}),
+        _ => Value::Null,
+    }
+}
+
+/// Returns whether a word that is a token as a whole is not divided by merges.
+pub(super) fn ignores_merges(pre: &str) -> bool {
+    pre.starts_with("llama")
+}
+
 /// Returns the text of a `tokenizer.json`.
 pub(crate) fn tokenizer_json(path: &Path) -> Result<String, ModelError> {
     let gguf = Gguf::open_header(path)?;
@@ -25,28 +63,13 @@ pub(crate) fn tokenizer_json(path: &Path) -> Result<String, ModelError> {
         let problem = format!("{kind:?} is not supported, only gpt2 (byte-level BPE); {CURE}");
         return Err(fields.wrong(&key("model"), problem));
     }
-    let bytes = |use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
-    let words = |number: &str| {
-        let regex = WORDS.replace("NUMBER", number);
-        let split = json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
-        json!([split, bytes(false)])
-    };
-    let digits = || json!({"type": "Digits", "individual_digits": true});
-    // The names are those of llama.cpp's converter.
     let pre = fields.text(&key("pre"))?.unwrap_or_default();
-    let steps = match pre {
-        "gpt-2" => json!([bytes(true)]),
-        "smollm" => json!([digits(), bytes(true)]),
-        "qwen2" | "deepseek-r1-qwen" => words(r"\p{N}"),
-        "llama-bpe" | "llama3" | "llama-v3" => words(r"\p{N}{1,3}"),
-        other => {
-            let problem = format!(
-                "{other:?} is not supported; supported are gpt-2, smollm, qwen2, deepseek-r1-qwen and llama-bpe; {CURE}"
-            );
-            return Err(fields.wrong(&key("pre"), problem));
-        }
-    };
-    let is_llama = pre.starts_with("llama");
+    let steps = split_steps(pre).ok_or_else(|| {
+        let all = PRE_TOKENIZERS.join(", ");
+        let problem = format!("{pre:?} is not supported; supported are {all}; {CURE}");
+        fields.wrong(&key("pre"), problem)
+    })?;
+    let is_llama = ignores_merges(pre);
     let tokens = gguf.texts(&key("tokens"), MOST_TOKENS)?;
     let kinds = gguf
         .numbers(&key("token_type"), MOST_TOKENS)?
@@ -89,10 +112,10 @@ pub(crate) fn tokenizer_json(path: &Path) -> Result<String, ModelError> {
     let tokenizer = json!({
         "version": "1.0",
         "added_tokens": added.collect::<Vec<_>>(),
-        "normalizer": pre.ends_with("qwen2").then(|| json!({"type": "NFC"})),
+        "normalizer": normalizer(pre),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "post_processor": template,
-        "decoder": bytes(true),
+        "decoder": bytes_step(true),
         "model": {"type": "BPE", "ignore_merges": is_llama, "vocab": vocabulary, "merges": merges},
     });
     Ok(tokenizer.to_string())

@@ -10,6 +10,7 @@ mod sandbox;
 mod sandbox_child;
 mod text_files;
 mod text_server;
+pub(crate) mod to_gguf;
 mod tokenizer;
 
 pub use caught_panic::panic_becomes_error;

@@ -883,6 +883,42 @@ const MODELS: &[Row] = &[
             "model",
         ],
     ),
+    row(
+        "a GGUF file without its ending",
+        new_run,
+        &["merge", "run", "--format", "gguf", "--out", "merged"],
+    ),
+    row(
+        "a GGUF file in another format",
+        new_run,
+        &["merge", "run", "--out", "merged.gguf"],
+    ),
+    row(
+        "a type of GGUF files for another format",
+        new_run,
+        &["merge", "run", "--type", "q8_0", "--out", "merged"],
+    ),
+    row(
+        "a directory without a tokenizer",
+        nothing,
+        &["generate", "--tokenizer", "texts", "--prompt", "a"],
+    ),
+    row(
+        "a tokenizer with more tokens than the model",
+        |d| {
+            model(d);
+            copy(&golden("../base"), &d.join("texts"));
+        },
+        &[
+            "score",
+            "--model",
+            "model",
+            "--tokenizer",
+            "texts",
+            "--text",
+            "a",
+        ],
+    ),
 ];
 
 const RUNS: &[Row] = &[

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{json, lines, succeeds, with_input};
+use crate::support::{json, lines, run, succeeds, with_input};
 
 /// Trains a run with a large learning rate.
 fn trained(home: &Path) {
@@ -315,4 +315,15 @@ fn scores_of_people_are_recorded_and_shown() {
     // Other options are another game.
     let other = json(home, &["eval", "--episodes", "2", "--json", "--quiet"]);
     assert!(other["games"][0].get("human").is_none());
+}
+
+#[test]
+fn a_failed_evaluation_leaves_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = run(
+        home.path(),
+        &["eval", "--model", "./nowhere", "--out", "games.jsonl"],
+    );
+    assert_eq!(ended.code, 2, "{}", ended.err);
+    assert!(!home.path().join("games.jsonl").exists());
 }

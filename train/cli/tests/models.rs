@@ -222,6 +222,100 @@ fn a_merged_model_scores_as_model_and_adapter() {
 }
 
 #[test]
+fn a_model_merged_to_a_gguf_file_scores_as_model_and_adapter() {
+    let home = tempfile::tempdir().unwrap();
+    let (model, adapter) = (golden("qwen3"), golden("qwen3/adapter"));
+    let (_, wanted) = expected(home.path(), "qwen3");
+    for (kind, out, tolerance) in [("f16", "half.gguf", 1e-2), ("q8_0", "small.gguf", 0.1)] {
+        let arguments = [
+            "merge",
+            "--model",
+            &model,
+            "--adapter",
+            &adapter,
+            "--format",
+            "gguf",
+            "--type",
+            kind,
+            "--out",
+            out,
+        ];
+        let ended = run(home.path(), &arguments);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let score = ["score", "--model", out, "--ids", "ids.json", "--json"];
+        let scored = json_of(home.path(), &score);
+        for (got, wanted) in numbers(&scored["logprobs"]).iter().zip(&wanted) {
+            let wanted = f64::from(*wanted);
+            assert!(
+                (got - wanted).abs() <= tolerance * wanted.abs().max(1.0),
+                "{got} for {wanted}"
+            );
+        }
+    }
+    let size = |name: &str| fs::metadata(home.path().join(name)).unwrap().len();
+    assert!(size("small.gguf") < size("half.gguf"));
+    let again = run(
+        home.path(),
+        &[
+            "merge",
+            "--model",
+            &model,
+            "--adapter",
+            &adapter,
+            "--format",
+            "gguf",
+            "--out",
+            "half.gguf",
+        ],
+    );
+    assert_eq!(again.code, 2);
+    assert_snapshot!(again.err, @"error: half.gguf exists: choose another place with --out");
+}
+
+/// The tokenizer of one directory with the weights of another, which has none; and both in the merged model.
+#[test]
+fn another_tokenizer_is_used_and_merged() {
+    let home = tempfile::tempdir().unwrap();
+    let (bare, other) = (home.path().join("bare"), golden("qwen2"));
+    fs::create_dir(&bare).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(Path::new(&other).join(name), bare.join(name)).unwrap();
+    }
+    let ids = |arguments: &[&str]| {
+        let score = [
+            &["score", "--text", "a b c", "--json", "--model"],
+            arguments,
+        ]
+        .concat();
+        json_of(home.path(), &score)["ids"].clone()
+    };
+    let failed = run(home.path(), &["score", "--text", "a", "--model", "bare"]);
+    assert!(failed.err.contains("tokenizer.json"), "{}", failed.err);
+    let wanted = ids(&[&other]);
+    assert!(wanted.as_array().unwrap().len() > 2, "{wanted}");
+    assert_eq!(ids(&["bare", "--tokenizer", &other]), wanted);
+    let adapter = golden("qwen2/adapter");
+    for (format, out) in [("hf", "merged"), ("gguf", "merged.gguf")] {
+        let merge = [
+            "merge",
+            "--model",
+            "bare",
+            "--tokenizer",
+            &other,
+            "--adapter",
+            &adapter,
+            "--format",
+            format,
+            "--out",
+            out,
+        ];
+        let ended = run(home.path(), &merge);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert_eq!(ids(&[out]), wanted);
+    }
+}
+
+#[test]
 fn a_tokenizer_of_another_model_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let refused = |content: &str, arguments: &[&str]| {

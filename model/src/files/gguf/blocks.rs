@@ -3,6 +3,9 @@
 
 use half::{bf16, f16};
 use lapwing_tensor::WeightFormat;
+use safetensors::Dtype;
+
+use crate::files::weight_files::from_f32;
 
 /// The encoding of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +201,27 @@ impl GgufFormat {
                     *scales = [own, -32.0 * own];
                 }
             }
+        }
+    }
+
+    /// Encodes whole blocks in F32, F16 or Q8_0, the last as llama.cpp's converter rounds it. `None` if a value is not finite in
+    /// the encoding.
+    pub(crate) fn encode(self, values: &[f32]) -> Option<Vec<u8>> {
+        match self {
+            F32 => from_f32(values, Dtype::F32),
+            F16 => from_f32(values, Dtype::F16),
+            Q8_0 => {
+                let mut bytes = Vec::with_capacity(values.len() / 32 * 34);
+                for block in values.chunks_exact(32) {
+                    let scale = block.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+                    let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
+                    let scale = Some(f16::from_f32(scale)).filter(|scale| scale.is_finite())?;
+                    bytes.extend(scale.to_le_bytes());
+                    bytes.extend(block.iter().map(|x| (x * inverse).round() as i8 as u8));
+                }
+                Some(bytes)
+            }
+            _ => unreachable!("not written"),
         }
     }
 

@@ -18,8 +18,10 @@ use memmap2::{Mmap, MmapOptions};
 use serde_json::{Map, Value, json};
 
 pub(crate) use blocks::GgufFormat;
-pub(crate) use model::{head_permutation, interleaved, read_config, tensor_name};
-pub(crate) use write::{GgufOutput, GgufValue};
+pub(crate) use model::{
+    fields_of, frequency_divisors, head_permutation, interleaved, read_config, tensor_name,
+};
+pub(crate) use write::{ALIGNMENT, GgufFields, GgufOutput, GgufValue};
 
 use super::disk;
 use super::fields::JsonFields;
@@ -48,6 +50,8 @@ pub(crate) struct Gguf {
     fields: Map<String, Value>,
     /// Metadata of several values.
     arrays: BTreeMap<String, GgufArray>,
+    /// All metadata as stored, each with its type.
+    stored: Vec<(String, u32, Range<usize>)>,
     pub(crate) tensors: BTreeMap<String, GgufTensor>,
 }
 
@@ -65,6 +69,7 @@ pub(crate) struct GgufTensor {
     pub(crate) bytes: Range<usize>,
 }
 
+const INT: u32 = 5;
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
@@ -95,11 +100,21 @@ impl Gguf {
             map,
             fields: Map::new(),
             arrays: BTreeMap::new(),
+            stored: Vec::new(),
             tensors: BTreeMap::new(),
         };
         let header = GgufHeader::read(&gguf.map, length).map_err(wrong)?;
         (gguf.fields, gguf.arrays, gguf.tensors) = (header.fields, header.arrays, header.tensors);
+        gguf.stored = header.stored;
         Ok(gguf)
+    }
+
+    /// Returns the metadata as it is stored.
+    pub(crate) fn stored_fields(&self) -> impl Iterator<Item = (String, GgufValue)> {
+        let value =
+            |kind: &u32, bytes: &Range<usize>| GgufValue(*kind, self.map[bytes.clone()].into());
+        let fields = self.stored.iter();
+        fields.map(move |(name, kind, bytes)| (name.clone(), value(kind, bytes)))
     }
 
     /// Returns the metadata of one value.
@@ -117,7 +132,6 @@ impl Gguf {
 
     /// Returns the whole numbers of an array of at most `most`; `None` if there is no such array.
     pub(crate) fn numbers(&self, name: &str, most: usize) -> Result<Option<Vec<i32>>, ModelError> {
-        const INT: u32 = 5;
         if !self.arrays.contains_key(name) {
             return Ok(None);
         }
@@ -155,6 +169,7 @@ impl Gguf {
 struct GgufHeader {
     fields: Map<String, Value>,
     arrays: BTreeMap<String, GgufArray>,
+    stored: Vec<(String, u32, Range<usize>)>,
     tensors: BTreeMap<String, GgufTensor>,
 }
 
@@ -188,21 +203,23 @@ impl GgufHeader {
         }
         let mut header = GgufHeader::default();
         for _ in 0..fields {
-            header.read_field(&mut reader)?;
+            let name = reader.text()?.to_owned();
+            let kind = reader.u32()?;
+            let start = reader.at;
+            header.read_field(&mut reader, &name, kind)?;
+            header.stored.push((name, kind, start..reader.at));
         }
         header.read_tensors(&mut reader, tensors, length)?;
         Ok(header)
     }
 
-    fn read_field(&mut self, reader: &mut Reader<'_>) -> Result<(), String> {
-        let name = reader.text()?.to_owned();
-        if self.fields.contains_key(&name) || self.arrays.contains_key(&name) {
+    fn read_field(&mut self, reader: &mut Reader<'_>, name: &str, kind: u32) -> Result<(), String> {
+        if self.fields.contains_key(name) || self.arrays.contains_key(name) {
             return Err(format!("the metadata has {name} twice"));
         }
-        let kind = reader.u32()?;
         if kind != ARRAY {
             let value = reader.value(kind).map_err(|e| format!("{name}: {e}"))?;
-            self.fields.insert(name, value);
+            self.fields.insert(name.to_owned(), value);
             return Ok(());
         }
         let (kind, count) = (reader.u32()?, reader.u64()?);
@@ -225,7 +242,8 @@ impl GgufHeader {
             }
         }
         let bytes = start..reader.at;
-        self.arrays.insert(name, GgufArray { kind, count, bytes });
+        let array = GgufArray { kind, count, bytes };
+        self.arrays.insert(name.to_owned(), array);
         Ok(())
     }
 

@@ -2,11 +2,14 @@
 
 use serde_json::Value;
 
-use super::Gguf;
+use super::{Gguf, GgufFields, GgufValue};
 use crate::files::config_json::{
     MOST_LAYERS, MOST_POSITIONS, MOST_TOKENS, MOST_WIDTH, check_head_size,
 };
 use crate::{ModelConfig, ModelError, ModelFamily, Rope, RopeScaling};
+
+/// The tensor with the divisors of the frequencies of Llama 3.1.
+const DIVISORS: &str = "rope_freqs.weight";
 
 /// Reads the metadata of a model.
 pub(crate) fn read_config(gguf: &Gguf) -> Result<ModelConfig, ModelError> {
@@ -84,9 +87,60 @@ pub(crate) fn read_config(gguf: &Gguf) -> Result<ModelConfig, ModelError> {
     })
 }
 
+/// Returns the metadata of a model without its tokenizer: what [`read_config`] reads and what llama.cpp needs.
+pub(crate) fn fields_of(config: &ModelConfig) -> GgufFields {
+    let name = config.family.model_type();
+    let mut fields = vec![
+        ("general.type".to_owned(), GgufValue::text("model")),
+        ("general.architecture".to_owned(), GgufValue::text(name)),
+    ];
+    let mut set = |field: &str, value| fields.push((format!("{name}.{field}"), value));
+    for (field, number) in [
+        ("vocab_size", config.vocab),
+        ("context_length", config.max_positions),
+        ("embedding_length", config.width),
+        ("block_count", config.layers),
+        ("feed_forward_length", config.mlp_width),
+        ("attention.head_count", config.heads),
+        ("attention.head_count_kv", config.kv_heads),
+        ("attention.key_length", config.head_size),
+        ("attention.value_length", config.head_size),
+        ("rope.dimension_count", config.head_size),
+    ] {
+        set(field, GgufValue::count(number));
+    }
+    set(
+        "attention.layer_norm_rms_epsilon",
+        GgufValue::float(config.eps),
+    );
+    set("rope.freq_base", GgufValue::float(config.rope.theta as f32));
+    if let RopeScaling::Linear { factor } = config.rope.scaling {
+        set("rope.scaling.type", GgufValue::text("linear"));
+        set("rope.scaling.factor", GgufValue::float(factor as f32));
+    }
+    fields
+}
+
+/// Returns name and values of the tensor with the divisors of the frequencies, if the model scales them as Llama 3.1 does.
+pub(crate) fn frequency_divisors(config: &ModelConfig) -> Option<(&'static str, Vec<f32>)> {
+    let RopeScaling::Llama3 { .. } = config.rope.scaling else {
+        return None;
+    };
+    let plain = Rope {
+        scaling: RopeScaling::None,
+        ..config.rope.clone()
+    };
+    let [plain, scaled] =
+        [&plain, &config.rope].map(|rope| rope.inverse_frequencies(config.head_size));
+    let divisors = plain
+        .iter()
+        .zip(&scaled)
+        .map(|(plain, scaled)| plain / scaled);
+    Some((DIVISORS, divisors.collect()))
+}
+
 /// Reads the rotary position embedding. The scaling of Llama 3.1 is stored as divisors of the frequencies.
 fn read_rope(gguf: &Gguf, architecture: &str, head_size: usize) -> Result<Rope, ModelError> {
-    const DIVISORS: &str = "rope_freqs.weight";
     let fields = gguf.fields();
     let key = |field: &str| format!("{architecture}.rope.{field}");
     let theta = fields.positive(&key("freq_base"))?.unwrap_or(10_000.0);

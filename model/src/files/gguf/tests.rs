@@ -11,8 +11,8 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use super::*;
-use crate::{Model, ModelConfig, ModelDirectory, Precision, TextFiles, Tokens};
-use crate::{Rope, RopeScaling};
+use crate::text::to_gguf::gguf_fields;
+use crate::{GgufType, Model, ModelDirectory, Precision, TextFiles, Tokens};
 
 const ENCODINGS: [GgufFormat; 8] = {
     use GgufFormat::*;
@@ -69,55 +69,19 @@ fn the_device_holds_the_values_of_the_blocks() {
     }
 }
 
-fn array(kind: u32, count: usize, bytes: Vec<u8>) -> GgufValue {
-    let head = [&kind.to_le_bytes()[..], &(count as u64).to_le_bytes()].concat();
-    GgufValue(ARRAY, [head, bytes].concat())
-}
-
-fn texts(all: &[String]) -> GgufValue {
-    let one = |text: &String| GgufValue::text(text).1;
-    array(TEXT, all.len(), all.iter().flat_map(one).collect())
-}
-
-fn count(number: usize) -> GgufValue {
-    GgufValue(4, (number as u32).to_le_bytes().into())
-}
-
 /// A golden checkpoint as a GGUF file, its weights encoded by `encode`, which gets name and values.
 struct Converted {
-    fields: Vec<(String, GgufValue)>,
-    tensors: Vec<GgufOutput>,
+    fields: GgufFields,
+    tensors: Vec<(GgufOutput, Vec<u8>)>,
 }
 
 impl Converted {
     fn of(dir: &Path, encode: impl Fn(&str, &[f32]) -> (GgufFormat, Vec<u8>)) -> Converted {
         let model = ModelDirectory::open(dir).unwrap();
         let config = model.config();
-        let name = config.family.model_type();
-        let mut fields: Vec<(String, GgufValue)> = vec![
-            ("general.architecture".into(), GgufValue::text(name)),
-            ("tokenizer.ggml.model".into(), GgufValue::text("gpt2")),
-            ("tokenizer.ggml.pre".into(), GgufValue::text("qwen2")),
-        ];
-        for (field, number) in [
-            ("embedding_length", config.width),
-            ("block_count", config.layers),
-            ("attention.head_count", config.heads),
-            ("attention.head_count_kv", config.kv_heads),
-            ("attention.key_length", config.head_size),
-            ("attention.value_length", config.head_size),
-            ("feed_forward_length", config.mlp_width),
-            ("context_length", config.max_positions),
-        ] {
-            fields.push((format!("{name}.{field}"), count(number)));
-        }
-        for (field, number) in [
-            ("attention.layer_norm_rms_epsilon", config.eps),
-            ("rope.freq_base", config.rope.theta as f32),
-        ] {
-            fields.push((format!("{name}.{field}"), GgufValue::float(number)));
-        }
-        fields.extend(tokenizer_fields(dir, config));
+        let mut fields = fields_of(config);
+        let tokenizer = model.text_file("tokenizer.json").unwrap();
+        fields.extend(gguf_fields(dir, &tokenizer, config).unwrap());
         let mut tensors = Vec::new();
         for (name, shape) in config.tensors() {
             let mut values = model.weights.read(&name, &shape).unwrap();
@@ -134,36 +98,26 @@ impl Converted {
                 1 => (GgufFormat::F32, f32_bytes(&values)),
                 _ => encode(&name, &values),
             };
-            tensors.push(GgufOutput {
+            let tensor = GgufOutput {
                 name: tensor_name(&name),
                 format,
                 shape,
-                bytes,
-            });
+            };
+            tensors.push((tensor, bytes));
         }
-        let plain = Rope {
-            theta: config.rope.theta,
-            scaling: RopeScaling::None,
-        };
-        if config.rope.scaling != RopeScaling::None {
-            let scaled = config.rope.inverse_frequencies(config.head_size);
-            let plain = plain.inverse_frequencies(config.head_size);
-            let divisors: Vec<f32> = plain.iter().zip(&scaled).map(|(a, b)| a / b).collect();
-            tensors.push(GgufOutput {
-                name: "rope_freqs.weight".into(),
+        if let Some((name, divisors)) = frequency_divisors(config) {
+            let tensor = GgufOutput {
+                name: name.into(),
                 format: GgufFormat::F32,
                 shape: vec![divisors.len()],
-                bytes: f32_bytes(&divisors),
-            });
+            };
+            tensors.push((tensor, f32_bytes(&divisors)));
         }
         Converted { fields, tensors }
     }
 
     fn bytes(self) -> Vec<u8> {
-        let fields = self.fields.iter();
-        let fields = fields
-            .map(|(name, GgufValue(kind, bytes))| (name.as_str(), GgufValue(*kind, bytes.clone())));
-        Gguf::encode(&fields.collect::<Vec<_>>(), &self.tensors)
+        Gguf::encode(&self.fields, &self.tensors)
     }
 
     fn write(self, home: &Path) -> PathBuf {
@@ -177,54 +131,6 @@ fn f32_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-fn tokenizer_fields(dir: &Path, config: &ModelConfig) -> Vec<(String, GgufValue)> {
-    let read = |name: &str| -> Value {
-        serde_json::from_slice(&fs::read(dir.join(name)).unwrap()).unwrap()
-    };
-    let tokenizer = read("tokenizer.json");
-    let mut tokens = vec![String::new(); config.vocab];
-    for (token, id) in tokenizer["model"]["vocab"].as_object().unwrap() {
-        tokens[id.as_u64().unwrap() as usize] = token.clone();
-    }
-    let mut kinds = vec![1i32; config.vocab];
-    for added in tokenizer["added_tokens"].as_array().unwrap() {
-        let id = added["id"].as_u64().unwrap() as usize;
-        tokens[id] = added["content"].as_str().unwrap().to_owned();
-        kinds[id] = if added["special"] == true { 3 } else { 4 };
-    }
-    for (id, token) in tokens.iter_mut().enumerate() {
-        if token.is_empty() {
-            *token = format!("[unused{id}]");
-        }
-    }
-    let pair = |merge: &Value| match merge.as_str() {
-        Some(merge) => merge.to_owned(),
-        None => format!(
-            "{} {}",
-            merge[0].as_str().unwrap(),
-            merge[1].as_str().unwrap()
-        ),
-    };
-    let merges = tokenizer["model"]["merges"].as_array().unwrap();
-    let merges: Vec<String> = merges.iter().map(pair).collect();
-    let kinds: Vec<u8> = kinds.iter().flat_map(|kind| kind.to_le_bytes()).collect();
-    let mut fields = vec![
-        ("tokenizer.ggml.tokens".to_owned(), texts(&tokens)),
-        (
-            "tokenizer.ggml.token_type".into(),
-            array(5, tokens.len(), kinds),
-        ),
-        ("tokenizer.ggml.merges".into(), texts(&merges)),
-    ];
-    if let Some(eos) = config.eos.first() {
-        fields.push(("tokenizer.ggml.eos_token_id".into(), count(*eos as usize)));
-    }
-    if let Some(template) = read("tokenizer_config.json")["chat_template"].as_str() {
-        fields.push(("tokenizer.chat_template".into(), GgufValue::text(template)));
-    }
-    fields
-}
-
 fn in_f16(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
     let bytes = values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes());
     (GgufFormat::F16, bytes.collect())
@@ -234,20 +140,9 @@ fn in_f32(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
     (GgufFormat::F32, f32_bytes(values))
 }
 
-/// Q8_0 as ggml rounds it.
 fn in_q8(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
-    let block = |values: &[f32]| {
-        let largest = values.iter().fold(0f32, |most, x| most.max(x.abs()));
-        let scale = f16::from_f32(largest / 127.0);
-        let quant = |x: &f32| (x / scale.to_f32()).round().clamp(-127.0, 127.0) as i8 as u8;
-        let mut bytes = scale.to_le_bytes().to_vec();
-        bytes.extend(values.iter().map(quant));
-        bytes
-    };
-    (
-        GgufFormat::Q8_0,
-        values.chunks_exact(32).flat_map(block).collect(),
-    )
+    let format = GgufFormat::Q8_0;
+    (format, format.encode(values).unwrap())
 }
 
 fn logits(path: &Path) -> Vec<f32> {
@@ -283,7 +178,13 @@ fn a_gguf_file_computes_what_its_directory_computes() {
         let path = Converted::of(home.path(), in_f32).write(home.path());
         let model = ModelDirectory::open(&path).unwrap();
         let mut config = ModelDirectory::open(home.path()).unwrap().config().clone();
-        config.eos.truncate(1);
+        // With that of the tokenizer.
+        let stops = model.config().eos.clone();
+        assert!(
+            config.eos.iter().chain(&[366]).all(|id| stops.contains(id)),
+            "{stops:?}"
+        );
+        config.eos = stops;
         assert_eq!(*model.config(), config, "{name}");
         assert_eq!(logits(&path), wanted, "{name}");
     }
@@ -365,6 +266,119 @@ fn a_checkpoint_is_quantised_when_it_is_loaded() {
     }
 }
 
+/// From a directory and from a GGUF file: the weights of the merged directory, each rounded once, and the same texts.
+#[test]
+fn a_merged_file_holds_the_merged_directory() {
+    for name in ["qwen2", "qwen3", "llama"] {
+        let base = copy(name);
+        let home = tempfile::tempdir().unwrap();
+        let file = Converted::of(base.path(), in_f32).write(home.path());
+        let dir = home.path().join("merged");
+        // In f32, so that it is not rounded.
+        let exact = ModelDirectory::open(&file).unwrap();
+        let adapter = exact.adapter(&golden(name).join("adapter")).unwrap();
+        exact.merge(&adapter, &dir, &mut |_, _| ()).unwrap();
+        let wanted = ModelDirectory::open(&dir).unwrap();
+        for source in [base.path(), &file] {
+            let home = tempfile::tempdir().unwrap();
+            let model = ModelDirectory::open(source).unwrap();
+            for (to, format) in [
+                (GgufType::F16, GgufFormat::F16),
+                (GgufType::Q8, GgufFormat::Q8_0),
+            ] {
+                let out = home.path().join(format!("{to:?}.gguf"));
+                let mut steps = Vec::new();
+                let progress = &mut |done, total| steps.push((done, total));
+                model.merge_gguf(&adapter, &out, to, progress).unwrap();
+                let again = model.merge_gguf(&adapter, &out, to, &mut |_, _| ());
+                assert!(again.unwrap_err().to_string().contains("exists"));
+                let got = ModelDirectory::open(&out).unwrap();
+                let (config, own) = (wanted.config(), got.config());
+                assert_eq!((own.tied, &own.eos), (config.tied, &config.eos));
+                for (tensor, shape) in config.tensors() {
+                    let mut values = wanted.weights.read(&tensor, &shape).unwrap();
+                    if shape.len() == 2 {
+                        let fits = shape[1].is_multiple_of(32);
+                        let format = if fits { format } else { GgufFormat::F16 };
+                        values = format.to_f32(&format.encode(&values).unwrap());
+                    }
+                    assert!(
+                        got.weights.read(&tensor, &shape).unwrap() == values,
+                        "{tensor}"
+                    );
+                }
+                assert_eq!(steps.last().map(|(done, total)| done == total), Some(true));
+                let [ours, theirs] = [&out, &dir].map(|path| TextFiles::trusted(path));
+                let [ids, others] = [&ours, &theirs].map(|text| {
+                    let tokenizer = text.tokenizer(config).unwrap();
+                    tokenizer
+                        .encode("I'll count: 1, 23 \n\n naïve<|im_end|>")
+                        .unwrap()
+                });
+                assert_eq!(ids, others);
+                let template = |model: &ModelDirectory| {
+                    let text = model.text_file("tokenizer_config.json").unwrap();
+                    let config: Value = serde_json::from_str(&text).unwrap();
+                    config["chat_template"].clone()
+                };
+                assert_eq!(template(&got), template(&wanted));
+            }
+        }
+    }
+}
+
+/// Each change of a tokenizer that the metadata cannot hold.
+#[test]
+fn a_tokenizer_that_a_gguf_file_cannot_express_is_refused_by_name() {
+    type Change = dyn Fn(&mut Value);
+    let dir = golden("qwen2");
+    let model = ModelDirectory::open(&dir).unwrap();
+    let text = model.text_file("tokenizer.json").unwrap();
+    let refused = |change: &Change| {
+        let mut tokenizer: Value = serde_json::from_str(&text).unwrap();
+        change(&mut tokenizer);
+        let written = gguf_fields(&dir, &tokenizer.to_string(), model.config());
+        let error = written.err().expect("an error").to_string();
+        error.split_once("tokenizer.json: ").unwrap().1.to_owned()
+    };
+    let cases: [(&Change, &str); 7] = [
+        (
+            &|it| it["model"]["type"] = "Unigram".into(),
+            "pre_tokenizer: not a byte-level BPE",
+        ),
+        (
+            &|it| it["normalizer"]["type"] = "NFKC".into(),
+            "pre_tokenizer: ",
+        ),
+        (
+            &|it| it["model"]["ignore_merges"] = true.into(),
+            "pre_tokenizer: ",
+        ),
+        (
+            &|it| it["model"]["end_of_word_suffix"] = "</w>".into(),
+            "model.end_of_word_suffix: found",
+        ),
+        (
+            &|it| it["added_tokens"][0]["rstrip"] = true.into(),
+            "added_tokens: \"<|endoftext|>\" has rstrip",
+        ),
+        (
+            &|it| it["added_tokens"][0]["id"] = 99_999.into(),
+            "the id of \"<|endoftext|>\" is 99999",
+        ),
+        (
+            &|it| it["post_processor"]["single"] = json!([]),
+            "post_processor: it adds other tokens",
+        ),
+    ];
+    for (change, wanted) in cases {
+        let error = refused(change);
+        assert!(error.starts_with(wanted), "{error}");
+    }
+    let last = refused(cases[0].0);
+    assert!(last.ends_with("(--format hf)"), "{last}");
+}
+
 #[test]
 fn the_tokenizer_of_the_metadata_is_that_of_the_directory() {
     let dir = golden("qwen2");
@@ -421,12 +435,14 @@ fn what_is_not_supported_is_refused_by_name() {
     assert!(text("tokenizer.ggml.model", "llama").contains("tokenizer.json"));
     assert!(text("tokenizer.ggml.pre", "tekken").starts_with("tokenizer.ggml.pre: \"tekken\""));
     assert_eq!(
-        refused(&|it| set(it, "llama.expert_count", count(8))),
+        refused(&|it| set(it, "llama.expert_count", GgufValue::count(8))),
         "llama.expert_count: mixtures of experts are not supported"
     );
-    assert!(refused(&|it| set(it, "split.count", count(2))).contains("llama-gguf-split"));
+    assert!(
+        refused(&|it| set(it, "split.count", GgufValue::count(2))).contains("llama-gguf-split")
+    );
     assert_eq!(
-        refused(&|it| set(it, "llama.attention.head_count", count(7))),
+        refused(&|it| set(it, "llama.attention.head_count", GgufValue::count(7))),
         "llama.attention.head_count_kv: 4 does not divide the 7 heads"
     );
     assert_eq!(
@@ -434,12 +450,12 @@ fn what_is_not_supported_is_refused_by_name() {
         "llama.block_count: missing"
     );
     assert_eq!(
-        refused(&|it| it.tensors.retain(|t| t.name != "blk.1.ffn_up.weight")),
+        refused(&|it| it.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.weight")),
         "tensor blk.1.ffn_up.weight: missing"
     );
     let divisors = |it: &mut Converted| {
-        let last = it.tensors.last_mut().unwrap();
-        last.bytes[0..4].copy_from_slice(&3f32.to_le_bytes());
+        let (_, bytes) = it.tensors.last_mut().unwrap();
+        bytes[0..4].copy_from_slice(&3f32.to_le_bytes());
     };
     assert!(refused(&divisors).starts_with("tensor rope_freqs.weight: other divisors"));
 
@@ -539,7 +555,7 @@ fn an_adapter_for_llama_cpp_changes_the_same_weights() {
 #[test]
 fn damaged_files_are_refused_quickly() {
     let whole = Converted::of(&golden("llama"), in_q8);
-    let tensors: usize = whole.tensors.iter().map(|t| t.bytes.len()).sum();
+    let tensors: usize = whole.tensors.iter().map(|(_, bytes)| bytes.len()).sum();
     let whole = whole.bytes();
     let header = whole.len() - tensors;
     let home = tempfile::tempdir().unwrap();

@@ -7,15 +7,16 @@
 //! dz[v]    = (sum of g over the pairs that target v) - p[v] (sum of g over the pairs of the row)
 //! ```
 //!
-//! and from dz the usual gradients of a linear layer. If a pair has allowed tokens, the z of all others is so low that e^z
-//! is 0. The ops process the vocabulary in chunks, and the backward pass
-//! computes the logits of each chunk again, as the chunked head of Liger Kernel does.
+//! and from dz the usual gradients of a linear layer. The ops process the vocabulary in chunks, and the backward pass computes
+//! the logits of each chunk again, as the chunked head of Liger Kernel does. Pairs with allowed tokens have a head of these
+//! rows alone.
 //!
 //! The log-prob of a token is bit-identical in any batch: sums go by blocks of the vocabulary, and their order depends
 //! neither on the rows nor on the length of a chunk. So a rollout and an update with the same parameters agree exactly.
 
 mod scoring;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ops::{Lora, Matrix};
@@ -40,10 +41,50 @@ pub struct LogProbs {
     pub entropy: Tensor,
 }
 
+impl LogProbs {
+    /// Those of `count` pairs from those of parts, given with the numbers of their pairs.
+    fn together(parts: Vec<(Vec<u32>, LogProbs)>, count: usize) -> LogProbs {
+        let gpu = parts[0].1.entropy.gpu();
+        let whole = [(); 2].map(|()| Tensor::empty(gpu, &[count, 1]));
+        let (mut tracked, mut places) = (Vec::new(), Vec::new());
+        for (pairs, part) in parts {
+            let at = Indices::new(part.entropy.gpu(), &pairs);
+            for (whole, part) in whole.iter().zip([&part.log_probs, &part.entropy]) {
+                whole.write_rows(&at, &part.detach().reshape(&[pairs.len(), 1]));
+            }
+            tracked.push(part.log_probs);
+            places.push(at);
+        }
+        let [log_probs, entropy] = whole.map(|whole| whole.reshape(&[count]));
+        let log_probs = log_probs.recorded_parts("log_probs", &tracked, move |dy| {
+            let dy = dy.reshape(&[count, 1]);
+            let part = |at: &Indices| dy.gather_rows(at).reshape(&[at.len()]);
+            places.iter().map(part).collect()
+        });
+        LogProbs { log_probs, entropy }
+    }
+}
+
 /// The rows, targets and allowed tokens of pairs.
 type PairQuery<'a> = (&'a Indices, &'a Indices, &'a [Arc<[u32]>]);
 
 impl LmHead {
+    /// The head of these tokens alone: its token i is `tokens[i]`. Its gradient goes to this one.
+    ///
+    /// # Panics
+    /// If a token is not in the vocabulary.
+    #[track_caller]
+    pub fn only(&self, tokens: &Indices) -> LmHead {
+        let lora = self.lora.as_ref().map(|lora| Lora {
+            b: lora.b.gather_rows(tokens),
+            ..lora.clone()
+        });
+        LmHead {
+            weight: Matrix::Trained(Tensor::embedding(&self.weight, tokens)),
+            lora,
+        }
+    }
+
     /// The same without gradients.
     fn detached(&self) -> LmHead {
         LmHead {
@@ -60,7 +101,8 @@ impl Tensor {
     /// `allowed` has for each pair the tokens that the distribution is restricted to, the target among them: all others
     /// have the probability 0. An empty set allows all tokens; without sets, all pairs do.
     ///
-    /// Never holds all logits. `rows` must be known on the host; `targets` may be the result of [`Tensor::draw`].
+    /// Never holds all logits, and of restricted pairs computes the allowed ones only. `rows` must be known on the host, and
+    /// `targets` with sets, too; without, they may be the result of [`Tensor::draw`].
     /// Gradients for the hidden rows, the LoRA and a trained weight.
     ///
     /// # Panics
@@ -92,13 +134,26 @@ impl Tensor {
             targets.len()
         );
         targets.check_below(vocabulary, "log_probs", "token");
-        let (hidden, rows) = used_rows("log_probs", self, rows, allowed);
+        if allowed.iter().any(|set| !set.is_empty()) {
+            return self.log_probs_by_set(head, (rows, targets, allowed), temperature, cut);
+        }
+        let (hidden, rows) = used_rows("log_probs", self, rows);
         let most = cut.most_rows(self.gpu(), vocabulary);
         if hidden.rows() > most {
-            let pairs = (&rows, targets, allowed);
-            return hidden.log_probs_in_parts(head, pairs, temperature, cut, most);
+            let starts = (0..pairs).step_by(most);
+            let parts = starts.map(|first| {
+                let range = first..pairs.min(first + most);
+                let query = (
+                    &rows.window(range.clone()),
+                    &targets.window(range.clone()),
+                    &[][..],
+                );
+                let part = hidden.log_probs_cut(head, query, temperature, cut);
+                (range.map(|pair| pair as u32).collect(), part)
+            });
+            return LogProbs::together(parts.collect(), pairs);
         }
-        let scoring = Scoring::new("log_probs", &hidden, head, &rows, allowed, temperature, cut);
+        let scoring = Scoring::new("log_probs", &hidden, head, &rows, temperature, cut);
         let statistics = scoring.statistics();
         let log_probs = Tensor::empty(self.gpu(), &[pairs]);
         for chunk in scoring.chunks() {
@@ -118,43 +173,53 @@ impl Tensor {
         LogProbs { log_probs, entropy }
     }
 
-    /// The same by parts of `most` pairs, if there are too many rows for one binding.
+    /// The same for the pairs of each set of allowed tokens by itself, so that the bits of a pair depend on no other set.
     #[track_caller]
-    fn log_probs_in_parts(
+    fn log_probs_by_set(
         &self,
         head: &LmHead,
         (rows, targets, allowed): PairQuery<'_>,
         temperature: f32,
         cut: VocabularyCut,
-        most: usize,
     ) -> LogProbs {
-        let (gpu, pairs) = (self.gpu(), rows.len());
-        let whole = [(); 2].map(|()| Tensor::empty(gpu, &[pairs, 1]));
-        let ranges: Vec<_> = (0..pairs)
-            .step_by(most)
-            .map(|first| first..pairs.min(first + most))
-            .collect();
-        let mut parts = Vec::new();
-        for range in &ranges {
-            let (rows, targets) = (rows.window(range.clone()), targets.window(range.clone()));
-            let pairs = (
-                &rows,
-                &targets,
-                allowed.get(range.clone()).unwrap_or_default(),
-            );
-            let part = self.log_probs_cut(head, pairs, temperature, cut);
-            let places: Vec<u32> = (range.start as u32..range.end as u32).collect();
-            let places = Indices::new(gpu, &places);
-            for (whole, part) in whole.iter().zip([&part.log_probs, &part.entropy]) {
-                whole.write_rows(&places, &part.detach().reshape(&[range.len(), 1]));
+        assert!(
+            allowed.len() == rows.len(),
+            "log_probs: {} rows and {} sets of tokens",
+            rows.len(),
+            allowed.len()
+        );
+        let on_host = |what: &str, numbers: &Indices| match numbers.host() {
+            Some(host) => host.to_vec(),
+            None => {
+                panic!("log_probs: the {what} are on the device only; make them with Indices::new")
             }
-            parts.push(part.log_probs);
+        };
+        let (rows, targets) = (
+            on_host("row numbers", rows),
+            on_host("restricted targets", targets),
+        );
+        let mut by_set: BTreeMap<&[u32], Vec<u32>> = BTreeMap::new();
+        for (pair, set) in (0..).zip(allowed) {
+            by_set.entry(set).or_default().push(pair);
         }
-        let [log_probs, entropy] = whole.map(|whole| whole.reshape(&[pairs]));
-        let log_probs = log_probs.recorded_parts("log_probs", &parts, move |dy| {
-            ranges.into_iter().map(|range| dy.window(range)).collect()
+        let parts = by_set.into_iter().map(|(set, pairs)| {
+            let of_pairs =
+                |numbers: &[u32]| pairs.iter().map(|pair| numbers[*pair as usize]).collect();
+            let (rows, mut targets): (Vec<u32>, Vec<u32>) = (of_pairs(&rows), of_pairs(&targets));
+            let head = match set.is_empty() {
+                true => head.clone(),
+                false => head.only(&Indices::new(self.gpu(), set)),
+            };
+            for target in targets.iter_mut().filter(|_| !set.is_empty()) {
+                let place = set.iter().position(|token| token == target);
+                let place = place.unwrap_or_else(|| panic!("log_probs: token {target} of {set:?}"));
+                *target = place as u32;
+            }
+            let [rows, targets] = [rows, targets].map(|numbers| Indices::new(self.gpu(), &numbers));
+            let part = self.log_probs_cut(&head, (&rows, &targets, &[]), temperature, cut);
+            (pairs, part)
         });
-        LogProbs { log_probs, entropy }
+        LogProbs::together(parts.collect(), rows.len())
     }
 
     /// Returns the logits (R, V) of these hidden rows (R, C), untracked. [`Tensor::log_probs`] and [`Tensor::draw`] do not

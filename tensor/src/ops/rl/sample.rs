@@ -9,7 +9,6 @@
 //! counter, so a draw depends only on its key and its row, not on the batch, the order or the chunks.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::log_prob::{CUT, LmHead, Scoring, VocabularyCut, used_rows};
 use crate::gpu::{Bind, GpuError, Groups, Kernel, params};
@@ -76,7 +75,7 @@ impl Draws {
 impl Tensor {
     /// Samples a token for each entry of `rows` from softmax(logits / temperature) of that hidden row of self (R, C).
     /// The same key and row give the same token. Equal keys on different rows have the same noise, so each draw needs its
-    /// own key. `allowed` restricts the distributions as in [`Tensor::log_probs`].
+    /// own key.
     ///
     /// A temperature of 0 selects the most likely token, the lowest of equals. Log-probs and entropy are then those of
     /// temperature 1.
@@ -89,10 +88,9 @@ impl Tensor {
         head: &LmHead,
         rows: &Indices,
         keys: &[[u32; 2]],
-        allowed: &[Arc<[u32]>],
         temperature: f32,
     ) -> Draws {
-        self.draw_cut(head, rows, keys, allowed, temperature, CUT)
+        self.draw_cut(head, rows, keys, temperature, CUT)
     }
 
     #[track_caller]
@@ -101,7 +99,6 @@ impl Tensor {
         head: &LmHead,
         rows: &Indices,
         keys: &[[u32; 2]],
-        allowed: &[Arc<[u32]>],
         temperature: f32,
         cut: VocabularyCut,
     ) -> Draws {
@@ -113,8 +110,8 @@ impl Tensor {
         );
         let noisy = temperature != 0.0;
         let scale = if noisy { temperature } else { 1.0 };
-        let (hidden, rows) = used_rows("draw", self, rows, allowed);
-        let scoring = Scoring::new("draw", &hidden, head, &rows, allowed, scale, cut);
+        let (hidden, rows) = used_rows("draw", self, rows);
+        let scoring = Scoring::new("draw", &hidden, head, &rows, scale, cut);
         let gpu = self.gpu();
         let (draws, blocks) = (rows.len(), scoring.blocks());
         let keys = Indices::new(gpu, keys.as_flattened());

@@ -13,10 +13,10 @@ use crate::{out, records};
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// A preset, a game, a config file that ends in .toml, or a run directory. Presets: frozen-lake,
-    /// frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper. Presets of value learners:
-    /// frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn. A game variant such as
-    /// snake-poison-apple uses the preset of its game. Other games, exec:COMMAND and ws://HOST:PORT/ws use the general
-    /// defaults
+    /// frozen-lake-slippery, frozen-lake-large, snake; for a --model: frozen-lake-small, snake-small, frozen-lake-paper,
+    /// snake-paper. Presets of value learners: frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn,
+    /// snake-pqn. A game variant such as snake-poison-apple uses the preset of its game. Other games, exec:COMMAND and
+    /// ws://HOST:PORT/ws use the general defaults
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]
     pub config: String,
     /// Change a config value, such as train.lr=0.001. May be repeated
@@ -26,6 +26,9 @@ pub struct ConfigArgs {
     /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit, and :Q4_K_M a GGUF file
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// Use the tokenizer and the chat template of this directory instead of the model's (model.tokenizer)
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
     /// Start with this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
@@ -76,6 +79,7 @@ impl ConfigArgs {
             return Ok(resolved);
         }
         let replaces_model = is_set(&resolved, "model.dir") || is_set(&resolved, "model.repo");
+        let has_tokenizer = is_set(&resolved, "model.tokenizer");
         if let Some(run) = &resolved.run {
             let (trained, model) = (directory::trained(run)?, &mut resolved.config.model);
             let dir = records::described(run, &trained);
@@ -87,7 +91,11 @@ impl ConfigArgs {
                         "does not play with {dir}, the trained model of the run: another model is given"
                     );
                 }
-                Trained::Model(dir) => (model.dir, model.repo) = (Some(dir.clone()), None),
+                Trained::Model(dir) => {
+                    (model.dir, model.repo) = (Some(dir.clone()), None);
+                    // Saved with the model.
+                    model.tokenizer = model.tokenizer.take().filter(|_| has_tokenizer);
+                }
             }
             resolved.notes.push(note);
         }
@@ -121,6 +129,9 @@ impl ConfigArgs {
         if let Some(quantise) = self.quantise {
             let name = format!("{quantise:?}").to_lowercase();
             settings.push(quoted("quantise model.quantise", &name));
+        }
+        if let Some(dir) = &self.tokenizer {
+            settings.push(quoted("tokenizer model.tokenizer", &dir.to_string_lossy()));
         }
         if let Some(dir) = &self.adapter {
             let adapter = adapter("--adapter", dir)?;

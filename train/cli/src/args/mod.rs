@@ -227,6 +227,9 @@ pub struct ModelArgs {
     /// repository such as Qwen/Qwen2.5-0.5B-Instruct. @REVISION selects a branch, tag or commit, and :Q4_K_M a GGUF file
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// Use the tokenizer and the chat template of this directory instead of the model's (model.tokenizer)
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
     /// Add this adapter: a directory of PEFT files, or a run
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
@@ -241,6 +244,7 @@ impl ModelArgs {
         ModelArgs {
             run: Some(run.to_owned()),
             model: None,
+            tokenizer: None,
             adapter: None,
             quantise: None,
         }
@@ -339,9 +343,33 @@ pub struct ServeArgs {
 pub struct MergeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Write the merged model to this directory, which must be new or empty
-    #[arg(long, value_name = "DIR")]
+    /// Write the merged model to this directory, which must be new or empty, or to this new file
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub out: PathBuf,
+    /// Output format: a Hugging Face directory, or a GGUF file for llama.cpp
+    #[arg(
+        long,
+        value_name = "hf|gguf",
+        default_value = "hf",
+        hide_possible_values = true
+    )]
+    pub format: MergeFormat,
+    /// Type of the matrices in a GGUF file [default: f16]
+    #[arg(long = "type", value_name = "f16|q8_0", hide_possible_values = true)]
+    pub kind: Option<MatrixType>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MergeFormat {
+    Hf,
+    Gguf,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum MatrixType {
+    F16,
+    #[value(name = "q8_0")]
+    Q8,
 }
 
 #[derive(Debug, Args)]
@@ -403,6 +431,7 @@ impl PretrainArgs {
             config: config.map_or("frozen-lake", String::as_str).to_owned(),
             set: self.set.clone(),
             model: self.model.clone(),
+            tokenizer: None,
             adapter: None,
             quantise: None,
             game: None,

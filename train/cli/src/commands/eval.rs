@@ -1,6 +1,6 @@
 //! `lapwing eval`: the scores of models and other players on the same held-out scenes.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -60,11 +60,16 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     let scenarios = games.iter().map(GameConfig::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
     let mut file = arguments.out.as_deref().map(create).transpose()?;
-    let (model, mut all) = match arguments.player.player.is_none() && config.learner.has_language()
-    {
-        true => by_models(device, scenarios, &config, arguments)?,
-        false => by_other_player(device, &scenarios, &config, arguments)?,
+    let played = match arguments.player.player.is_none() && config.learner.has_language() {
+        true => by_models(device, scenarios, &config, arguments),
+        false => by_other_player(device, &scenarios, &config, arguments),
     };
+    // An empty file would refuse the next try.
+    if let (Err(_), Some(path)) = (&played, &arguments.out) {
+        file = None;
+        let _ = fs::remove_file(path);
+    }
+    let (model, mut all) = played?;
     if let Some(file) = &mut file {
         all.iter().try_for_each(|game| game.write(file))?;
         file.flush()?;

@@ -36,6 +36,7 @@ impl InputError {
 pub fn open(arguments: &ModelArgs) -> Result<(Files, Option<StoredAdapter>)> {
     let (mut choice, adapter) = selected(arguments)?;
     choice.quantise = arguments.quantise.unwrap_or(choice.quantise);
+    choice.tokenizer = arguments.tokenizer.clone().or(choice.tokenizer);
     let files = Files::of(&choice, hub(), &Terminal::new())?;
     let adapter = adapter.map(|dir| files.adapter(&dir)).transpose()?;
     Ok((files, adapter))

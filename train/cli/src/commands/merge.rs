@@ -1,19 +1,34 @@
-//! `lapwing merge`: a checkpoint with an adapter merged into its weights. Needs no GPU.
+//! `lapwing merge`: a model with an adapter merged into its weights. Needs no GPU.
 
 use std::io::Write;
 
 use anyhow::Result;
+use lapwing_model::{GgufType, is_gguf};
 use lapwing_play::Progress;
 use lapwing_train::record::directory;
 
 use super::loaded_model::{InputError, open};
-use crate::args::MergeArgs;
-use crate::out;
+use crate::args::{MatrixType, MergeArgs, MergeFormat};
+use crate::out as terminal_out;
 use crate::progress::Terminal;
 
 pub fn merge(arguments: &MergeArgs) -> Result<()> {
     // Checked before anything is loaded.
-    directory::check_free(&arguments.out)?;
+    let (out, is_gguf_file) = (&arguments.out, is_gguf(&arguments.out));
+    let problem = match (arguments.format, arguments.kind) {
+        (MergeFormat::Gguf, _) if !is_gguf_file => {
+            Some("wanted a file that ends with .gguf for --format gguf")
+        }
+        (MergeFormat::Hf, _) if is_gguf_file => {
+            Some("is the name of a file; to write one, add --format gguf")
+        }
+        (MergeFormat::Hf, Some(_)) => Some("--type is of GGUF files; add --format gguf"),
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        return Err(InputError::new(out.display(), problem).into());
+    }
+    directory::check_free(out)?;
     if arguments.model.quantise.is_some() {
         let problem = "has no effect on merge, which writes the weights as they are stored";
         return Err(InputError::new("--quantise", problem).into());
@@ -32,8 +47,14 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         terminal.done(done);
     };
     let checkpoint = &files.checkpoint;
-    checkpoint.merge(&adapter, &arguments.out, &mut progress)?;
+    match (arguments.format, arguments.kind) {
+        (MergeFormat::Hf, _) => checkpoint.merge(&adapter, out, &mut progress)?,
+        (_, Some(MatrixType::Q8)) => {
+            checkpoint.merge_gguf(&adapter, out, GgufType::Q8, &mut progress)?;
+        }
+        _ => checkpoint.merge_gguf(&adapter, out, GgufType::F16, &mut progress)?,
+    }
     drop(terminal);
-    writeln!(out::shown(), "The model is in {}.", arguments.out.display())?;
+    writeln!(terminal_out::shown(), "The model is in {}.", out.display())?;
     Ok(())
 }

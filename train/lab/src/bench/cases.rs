@@ -258,7 +258,7 @@ fn head(config: &ModelConfig) -> [Case; 3] {
         Case::op("head/sample", cost(SEQUENCES, 1), move |gpu| {
             let (head, hidden, rows) = operands(gpu, SEQUENCES);
             let keys: Vec<[u32; 2]> = (0..SEQUENCES as u32).map(|i| [i, 0]).collect();
-            move || hidden.draw(&head, &rows, &keys, &[], 1.0)
+            move || hidden.draw(&head, &rows, &keys, 1.0)
         }),
         Case::op("head/log-probs", cost(SCORED, 1), move |gpu| {
             let (head, hidden, rows) = operands(gpu, SCORED);

@@ -68,7 +68,8 @@ impl Files {
         hub: Option<&Hub>,
         progress: &dyn Progress,
     ) -> Result<Files, Error> {
-        let files = Files::of_source(&choice.source()?, hub, progress)?;
+        let tokenizer = choice.tokenizer.as_deref();
+        let files = Files::of_source(&choice.source()?, tokenizer, hub, progress)?;
         Ok(Files {
             checkpoint: files.checkpoint.quantised(choice.quantise.format()),
             ..files
@@ -77,12 +78,13 @@ impl Files {
 
     fn of_source(
         source: &ModelSource,
+        tokenizer: Option<&Path>,
         hub: Option<&Hub>,
         progress: &dyn Progress,
     ) -> Result<Files, Error> {
         let repository = match source {
-            ModelSource::BuiltIn => return Files::open(None),
-            ModelSource::Local(dir) => return Files::open(Some(dir)),
+            ModelSource::BuiltIn => return Files::opened(None, tokenizer),
+            ModelSource::Local(dir) => return Files::opened(Some(dir), tokenizer),
             ModelSource::Repository(repository) => repository,
         };
         let hub = hub.ok_or_else(|| {
@@ -96,7 +98,7 @@ impl Files {
         Ok(Files {
             name: pinned.to_string(),
             repository: Some(pinned),
-            ..Files::open(Some(&snapshot.path))?
+            ..Files::opened(Some(&snapshot.path), tokenizer)?
         })
     }
 
@@ -107,6 +109,11 @@ impl Files {
     /// # Errors
     /// If a file is missing or invalid; the error names it.
     pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
+        Files::opened(dir, None)
+    }
+
+    /// Does the same with the tokenizer and the template of another directory.
+    fn opened(dir: Option<&Path>, tokenizer: Option<&Path>) -> Result<Files, Error> {
         // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
         let unpacked = match dir {
             Some(dir) if !dir.is_dir() && !is_gguf(dir) => return Err(Error::no_model(dir)),
@@ -118,14 +125,19 @@ impl Files {
         }
         let path = unpacked.as_ref().map(|unpacked| unpacked.path());
         let path = path.or(dir).expect("one of both");
-        let checkpoint = ModelDirectory::open(path)?;
-        // Files beside a GGUF file take precedence over its metadata.
-        let beside = path.with_file_name(TOKENIZER);
-        let text_path = match path.parent() {
-            Some(parent) if is_gguf(path) && beside.exists() => parent,
-            _ => path,
-        };
-        let text = match dir {
+        let mut checkpoint = ModelDirectory::open(path)?;
+        if let Some(other) = tokenizer {
+            if !other.join(TOKENIZER).is_file() {
+                return Err(Error::Unusable(format!(
+                    "there is no {TOKENIZER} in {}: wanted a directory with that file, and tokenizer_config.json for the chat \
+                     template (--tokenizer, model.tokenizer)",
+                    other.display()
+                )));
+            }
+            checkpoint = checkpoint.with_tokenizer(other);
+        }
+        let text_path = checkpoint.text_dir();
+        let text = match dir.or(tokenizer) {
             Some(_) => TextFiles::untrusted(text_path)?,
             None => TextFiles::trusted(text_path),
         };
@@ -150,7 +162,7 @@ impl Files {
     /// If there is no tokenizer.
     pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
-            path: self.checkpoint.dir().join(TOKENIZER),
+            path: self.checkpoint.text_dir().join(TOKENIZER),
             problem: "missing".to_owned(),
         })
     }

@@ -145,7 +145,8 @@ impl Config {
         {
             self.warmup.player = path;
         }
-        let dirs = [&mut self.model.dir, &mut self.model.adapter];
+        let model = &mut self.model;
+        let dirs = [&mut model.dir, &mut model.tokenizer, &mut model.adapter];
         let dirs = dirs.into_iter().flatten();
         for path in dirs.chain(&mut self.policy.templates) {
             if let Some(whole) = absolute(path) {

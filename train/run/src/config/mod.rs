@@ -90,6 +90,9 @@ lapwing_env::options! {
     /// weight with their scales, instead of 16. Weights that are quantised in a GGUF file stay as they are. Needs
     /// train.weights = "lora". none: our choice.
     quantise: Quantise = Quantise::None;
+    /// A directory with `tokenizer.json`, and `tokenizer_config.json` for the chat template. They are used instead of those
+    /// of the model. Empty: the model's own.
+    tokenizer: Option<PathBuf> = None, with "optional";
     /// A directory with a PEFT adapter to start from, for playing or training. The KL reference is then the model with
     /// this adapter at the start, and rank, alpha and layers are the adapter's instead of those of `[lora]`. Empty:
     /// none.

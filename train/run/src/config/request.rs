@@ -35,6 +35,8 @@ pub static PRESETS: &[Preset] = presets![
     "snake"
     "frozen-lake-paper"
     "snake-paper"
+    "frozen-lake-small"
+    "snake-small"
     "frozen-lake-dqn"
     "frozen-lake-pqn"
     "frozen-lake-slippery-pqn"

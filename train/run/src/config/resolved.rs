@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lapwing_env::DeclaredOption;
 use lapwing_learn::config::Sampling;
-use lapwing_model::read_text;
+use lapwing_model::{is_gguf, read_text};
 use lapwing_play::ReplyForm;
 use toml::Table;
 
@@ -147,6 +147,9 @@ impl Resolved {
     /// Whether the model is certainly not made as the built-in one: by `lapwing pretrain`, which makes small vocabularies.
     pub(super) fn has_large_model(&self) -> bool {
         let large = |dir: &PathBuf| {
+            if is_gguf(dir) {
+                return Some(true);
+            }
             let config = read_text(&dir.join("config.json"), 1 << 20).ok()?;
             let config: serde_json::Value = serde_json::from_str(&config).ok()?;
             Some(config["vocab_size"].as_u64()? >= 1024)

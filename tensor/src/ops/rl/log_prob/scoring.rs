@@ -1,7 +1,6 @@
 //! The launches over chunks of the vocabulary that log-probs, sampling and gradients share.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::LmHead;
 use crate::gpu::{Bind, Groups, Kernel, params};
@@ -12,7 +11,6 @@ use crate::{Gpu, Indices, Tensor};
 
 const SUMMARISE: Kernel = Kernel::new("log_prob", "summarise");
 const FINISH: Kernel = Kernel::new("log_prob", "finish");
-const FORBID: Kernel = Kernel::new("log_prob", "forbid");
 const BACKWARD: Kernel = Kernel::new("log_prob", "backward");
 
 /// The division of a vocabulary. One workgroup sums a block of tokens of one row. A chunk has as many blocks as keep its
@@ -48,51 +46,29 @@ pub(in crate::ops) struct Scoring {
     /// the pairs of each row are `pairs[starts[row]..starts[row + 1]]`
     starts: Indices,
     pairs: Indices,
-    /// for each row the number of its set, and the bits of the sets
-    allowed: Option<[Indices; 2]>,
     inverse_temperature: f32,
     pub(in crate::ops) cut: VocabularyCut,
 }
 
-/// Returns whether all tokens are allowed for every pair.
-fn is_free(allowed: &[Arc<[u32]>]) -> bool {
-    allowed.iter().all(|set| set.is_empty())
-}
-
 /// Selects the hidden rows that are used, and returns them with the row numbers among them. The head is the largest matrix
-/// of a small model, and most rows of a packed tree belong to prompts. A row with several sets of allowed tokens is
-/// returned once for each.
+/// of a small model, and most rows of a packed tree belong to prompts.
 #[track_caller]
-pub(in crate::ops) fn used_rows(
-    op: &str,
-    hidden: &Tensor,
-    rows: &Indices,
-    allowed: &[Arc<[u32]>],
-) -> (Tensor, Indices) {
+pub(in crate::ops) fn used_rows(op: &str, hidden: &Tensor, rows: &Indices) -> (Tensor, Indices) {
     let Some(host) = rows.host() else {
         panic!("{op}: the row numbers are on the device only; make them with Indices::new")
     };
     assert!(!host.is_empty(), "{op}: there are no rows");
     let count = hidden.rows();
     rows.check_below(count, op, "row");
-    assert!(
-        allowed.is_empty() || allowed.len() == host.len(),
-        "{op}: {} rows and {} sets of tokens",
-        host.len(),
-        allowed.len()
-    );
-    let key = |(i, row): (usize, &u32)| (*row, allowed.get(i).map_or(&[][..], |set| set));
-    let keys: Vec<(u32, &[u32])> = host.iter().enumerate().map(key).collect();
-    let mut distinct = keys.clone();
+    let mut distinct = host.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    if distinct.len() == count && is_free(allowed) {
+    if distinct.len() == count {
         return (hidden.clone(), rows.clone());
     }
-    let place = |key| distinct.binary_search(key).expect("one of them") as u32;
-    let places: Vec<u32> = keys.iter().map(place).collect();
+    let place = |row| distinct.binary_search(row).expect("one of them") as u32;
+    let places: Vec<u32> = host.iter().map(place).collect();
     let gpu = hidden.gpu();
-    let distinct: Vec<u32> = distinct.iter().map(|(row, _)| *row).collect();
     let used = hidden.gather_rows(&Indices::new(gpu, &distinct));
     (used, Indices::new(gpu, &places))
 }
@@ -105,7 +81,6 @@ impl Scoring {
         hidden: &Tensor,
         head: &LmHead,
         rows: &Indices,
-        allowed: &[Arc<[u32]>],
         temperature: f32,
         cut: VocabularyCut,
     ) -> Scoring {
@@ -128,15 +103,9 @@ impl Scoring {
             "{op}: {count} rows of a vocabulary of {vocabulary}, a binding of the device holds {most}; pass fewer rows at once"
         );
         let (starts, pairs) = by_key(host.iter().copied(), count);
-        let allowed = (!is_free(allowed)).then(|| {
-            // All pairs of a row have the same set.
-            let set = |row: usize| &*allowed[pairs[starts[row] as usize] as usize];
-            bits(gpu, (0..count).map(set).collect(), vocabulary, cut.block)
-        });
         let hidden = hidden.detach();
         let head = head.detached();
         Scoring {
-            allowed,
             low: head.lora.as_ref().map(|lora| lora.down(&hidden)),
             starts: Indices::new(gpu, &starts),
             pairs: Indices::new(gpu, &pairs),
@@ -168,17 +137,11 @@ impl Scoring {
             .map(move |first| first..(first + length).min(vocabulary))
     }
 
-    /// The logits of a chunk, (R, chunk), not yet divided by the temperature. That of a forbidden token is -1e30.
+    /// The logits of a chunk, (R, chunk), not yet divided by the temperature.
     pub(in crate::ops) fn logits(&self, chunk: &Range<usize>) -> Tensor {
         let low = self.head.lora.as_ref().zip(self.low.as_ref());
         let weight = &self.head.weight;
-        let logits = weight.project(&self.hidden, chunk.clone(), low, None, None);
-        if let Some([sets, bits]) = &self.allowed {
-            let buffers: [&dyn Bind; 3] = [&logits, sets, bits];
-            let params = self.params(chunk, false);
-            FORBID.launch(&self.constants(), &buffers, &params, self.groups(chunk));
-        }
-        logits
+        weight.project(&self.hidden, chunk.clone(), low, None, None)
     }
 
     /// Memory for the results of [`Scoring::summarise`].
@@ -243,30 +206,6 @@ impl Scoring {
     fn groups(&self, chunk: &Range<usize>) -> Groups {
         Groups::count(self.rows() * chunk.len().div_ceil(self.cut.block))
     }
-}
-
-/// Returns the number of each row's set among the distinct ones, and the bits of these, padded to whole blocks. An empty
-/// set stands for all tokens.
-#[track_caller]
-fn bits(gpu: &Gpu, of_rows: Vec<&[u32]>, vocabulary: usize, block: usize) -> [Indices; 2] {
-    let mut sets = of_rows.clone();
-    sets.sort_unstable();
-    sets.dedup();
-    let words = vocabulary.div_ceil(block) * (block / 32);
-    let mut bits = vec![0; sets.len() * words];
-    for (set, bits) in sets.iter().zip(bits.chunks_exact_mut(words)) {
-        if set.is_empty() {
-            bits.fill(u32::MAX);
-        }
-        for &token in *set {
-            let is_known = (token as usize) < vocabulary;
-            assert!(is_known, "allowed token {token} of {vocabulary}");
-            bits[token as usize / 32] |= 1 << (token % 32);
-        }
-    }
-    let number = |set| sets.binary_search(set).expect("one of them") as u32;
-    let numbers: Vec<u32> = of_rows.iter().map(number).collect();
-    [Indices::new(gpu, &numbers), Indices::new(gpu, &bits)]
 }
 
 impl Scoring {

@@ -25,7 +25,7 @@ fn keys(count: usize) -> Vec<[u32; 2]> {
 fn draw(logits: &[f64], keys: &[[u32; 2]], temperature: f32, cut: VocabularyCut) -> Vec<u32> {
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
     let rows = Indices::new(&gpu(), &vec![0; keys.len()]);
-    one.draw_cut(&head(logits), &rows, keys, &[], temperature, cut)
+    one.draw_cut(&head(logits), &rows, keys, temperature, cut)
         .tokens
         .to_vec()
         .unwrap()
@@ -103,13 +103,13 @@ proptest! {
         let hidden = Array::random(&[rows, 8], seed ^ 1, -2.0..2.0);
         let keys = keys(3 * rows);
         let asked: Vec<u32> = (0..3 * rows as u32).map(|i| i % rows as u32).collect();
-        let together = hidden.tensor(&gpu()).draw(&head, &Indices::new(&gpu(), &asked), &keys, &[], 0.9);
+        let together = hidden.tensor(&gpu()).draw(&head, &Indices::new(&gpu(), &asked), &keys, 0.9);
         let (tokens, log_probs) = (together.tokens.to_vec().unwrap(), together.log_probs.to_vec().unwrap());
         for i in [0, rows, 3 * rows - 1] {
             let row = asked[i] as usize;
             let alone = Array { shape: vec![1, 8], values: hidden.values[8 * row..8 * (row + 1)].to_vec() };
             let cut = VocabularyCut { block: 64, budget: 1 };
-            let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], &[], 0.9, cut);
+            let alone = alone.tensor(&gpu()).draw_cut(&head, &Indices::new(&gpu(), &[0]), &keys[i..=i], 0.9, cut);
             prop_assert_eq!(alone.tokens.to_vec().unwrap()[0], tokens[i]);
             // Different blocks: equal up to rounding.
             prop_assert!((alone.log_probs.to_vec().unwrap()[0] - log_probs[i]).abs() < 1e-5);
@@ -127,44 +127,37 @@ proptest! {
     }
 }
 
-/// Also the likeliest token is one of the allowed, and equal rows may have different sets.
+/// Also at extreme temperatures, and among pairs of the same row with other sets.
 #[test]
-fn only_allowed_tokens_are_drawn() {
+fn a_head_of_some_tokens_draws_only_these() {
     let logits = Array::random(&[5000], 7, -2.0..2.0).values;
     let sets: [&[u32]; 4] = [&[17], &[2, 4999], &[63, 64, 2047, 2048], &[]];
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
-    let rows = Indices::new(&gpu(), &[0; 400]);
-    let allowed: Vec<Arc<[u32]>> = (0..400).map(|i| sets[i % 4].into()).collect();
+    let (head, keys, rows) = (head(&logits), keys(100), Indices::new(&gpu(), &[0; 100]));
     for temperature in [0.0, 1e-3, 1.0, 1e3] {
-        for block in [64, 2048] {
-            let cut = VocabularyCut { block, budget: 1 };
-            let (head, keys) = (head(&logits), keys(400));
-            let drawn = one.draw_cut(&head, &rows, &keys, &allowed, temperature, cut);
-            let scale = if temperature == 0.0 { 1.0 } else { temperature };
-            let pairs = (&rows, &drawn.tokens, &allowed[..]);
-            let again = one.log_probs_cut(&head, pairs, scale, cut);
-            let drawn = drawn.read().unwrap();
-            let again = again.log_probs.to_vec().unwrap();
-            for (i, (draw, again)) in drawn.iter().zip(again).enumerate() {
-                let set = sets[i % 4];
-                assert!(
-                    set.is_empty() || set.contains(&draw.token),
-                    "{draw:?} of {set:?}"
-                );
-                assert_eq!(draw.log_prob.to_bits(), again.to_bits());
-                let least = if temperature == 1e3 { -9.0 } else { -100.0 };
-                assert!(
-                    draw.log_prob > least && draw.entropy.is_finite(),
-                    "{draw:?}"
-                );
+        let (mut tokens, mut allowed, mut log_probs) = (Vec::new(), Vec::new(), Vec::new());
+        for set in sets {
+            let only = head.only(&Indices::new(&gpu(), set));
+            let head = if set.is_empty() { &head } else { &only };
+            for draw in one.draw(head, &rows, &keys, temperature).read().unwrap() {
+                tokens.push(*set.get(draw.token as usize).unwrap_or(&draw.token));
+                allowed.push(set.into());
+                log_probs.push(draw.log_prob);
+                assert!(draw.log_prob > if temperature == 1e3 { -9.0 } else { -100.0 });
+                assert!(draw.entropy.is_finite());
                 assert!(set.len() != 1 || (draw.log_prob, draw.entropy) == (0.0, 0.0));
             }
-            if temperature == 1.0 {
-                let pair = drawn.iter().skip(1).step_by(4);
-                assert!(
-                    pair.clone().any(|d| d.token == 2) && pair.clone().any(|d| d.token == 4999)
-                );
-            }
+        }
+        let scale = if temperature == 0.0 { 1.0 } else { temperature };
+        let [rows, targets] = [&[0; 400][..], &tokens].map(|ids| Indices::new(&gpu(), ids));
+        let again = one.log_probs(&head, &rows, &targets, &allowed, scale);
+        assert_eq!(again.log_probs.to_vec().unwrap(), log_probs);
+        if temperature == 1.0 {
+            assert!(
+                [2, 4999]
+                    .iter()
+                    .all(|token| tokens[100..200].contains(token))
+            );
         }
     }
 }
@@ -237,7 +230,6 @@ fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
             &head(&[0.1; 100]),
             &rows,
             &keys(1),
-            &[],
             1.0,
             VocabularyCut { block, budget: 1 },
         );
@@ -250,11 +242,5 @@ fn logits_that_are_not_numbers_give_a_valid_token_and_show_in_the_log_prob() {
 #[should_panic(expected = "draw: 1 rows and 2 keys")]
 fn a_key_for_each_row_is_demanded() {
     let one = Tensor::from_slice(&gpu(), &[1.0], &[1, 1]);
-    one.draw(
-        &head(&[0.0; 3]),
-        &Indices::new(&gpu(), &[0]),
-        &keys(2),
-        &[],
-        1.0,
-    );
+    one.draw(&head(&[0.0; 3]), &Indices::new(&gpu(), &[0]), &keys(2), 1.0);
 }
