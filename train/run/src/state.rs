@@ -184,7 +184,9 @@ impl State {
         if trains || plan.is_tight() {
             progress.line(&plan.to_string());
         }
-        let dirs = std::iter::once(files.checkpoint.dir()).chain(config.model.adapter.as_deref());
+        let choice = &config.model;
+        let others = [choice.adapter.as_deref(), choice.tokenizer.as_deref()];
+        let dirs = std::iter::once(files.checkpoint.dir()).chain(others.into_iter().flatten());
         let fingerprint = fingerprint(&dirs.collect::<Vec<_>>())?;
         let (model, all) = match whole {
             true => {
