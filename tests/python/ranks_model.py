@@ -17,8 +17,8 @@ import numpy as np
 PART = 64 << 20  # bytes of a message, as in train/cli/src/mpi.rs
 PATIENCE, PAUSE = 50, 100e-6  # polls before the first pause, and the pause in seconds, as there
 SIZES = [0.25, 1, 4, 16, 35, 140]  # MB
-# Seconds of a message (an assumption for Ethernet; measured here in shared memory: a tenth of that), and seconds to copy, upload
-# and add a byte of a gradient (lapwing on llvmpipe, 2026-11-24).
+# Seconds of a message (an assumption for Ethernet; in shared memory we measured 1 to 20 us), and to copy, upload and add a byte
+# of a gradient (lapwing on llvmpipe, 2026-11-24; numpy, as measured here, takes a tenth).
 LATENCY, ADD = 50e-6, 1.0e-9
 
 # ------------------------------------------------------------------------------------------------------------ measuring
@@ -249,7 +249,8 @@ def predict(options):
                 speedups = [one.formula()[0] / step.formula()[1] for step in steps]
             step = Step(name, n, 10, True, options)
             rounds = step.batches // n
-            megabytes = (rounds * (n - 1) * (step.size + BATCH_BYTES) + step.size + (n - 1) * EPISODES * EPISODE) / 1e6
+            copies = n - 1 if n <= 4 else 1  # of the weights that rank 0 sends itself
+            megabytes = (rounds * (n - 1) * (step.size + BATCH_BYTES) + copies * step.size + (n - 1) * EPISODES * EPISODE) / 1e6
             messages = 2 * (n - 1) * (rounds + 2) + 2 * (rounds + 3)
             print(f"{n:5} {megabytes:12,.0f} {messages:13,} |  {'   '.join(cells)}  ", " ".join(f"{s:.1f}" for s in speedups))
     print("\nRanks from which communication takes 10 % and 50 %, with 100 episodes for each rank, at 1, 10, 100 Gbit/s")
