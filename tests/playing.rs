@@ -15,7 +15,10 @@ use crate::training::{config, seats, state};
 #[test]
 fn the_referee_deals_with_replies_that_cannot_be_read() {
     let mut state = state(config(&["policy.format_penalty=0.25"]));
-    let episodes = state.play(0, &seats(6), 1000.0, &()).unwrap();
+    let episodes = state
+        .learner
+        .play(&state.config.policy, 0, &seats(6), 1000.0, &())
+        .unwrap();
     let limit = state.world().scenario.step_limit();
     let mut unread = 0;
     for episode in &episodes {
@@ -62,7 +65,11 @@ fn a_goal_in_the_last_step_is_not_a_truncation() {
         reply: i,
     };
     let seats: Vec<Seat> = (0..40).map(seat).collect();
-    let episodes = state(config).play(0, &seats, 1.0, &()).unwrap();
+    let mut state = state(config);
+    let episodes = state
+        .learner
+        .play(&state.config.policy, 0, &seats, 1.0, &())
+        .unwrap();
     assert!(
         episodes.iter().any(|episode| episode.success),
         "forty tries at one move in four"

@@ -135,7 +135,10 @@ fn the_ratio_of_the_first_update_is_one() {
         reply: i,
     };
     let seats: Vec<Seat> = (0..24).map(seat).collect();
-    let episodes = state.play(0, &seats, 1.0, &()).unwrap();
+    let episodes = state
+        .learner
+        .play(&state.config.policy, 0, &seats, 1.0, &())
+        .unwrap();
     let ones = [1.0; 20];
     let chosen: Vec<_> = episodes
         .iter()
@@ -227,7 +230,10 @@ fn a_constrained_policy_replies_with_actions_only() {
     let seats = seats(16);
     let (mut ended, mut complete, mut forced) = (0, 0, 0);
     for temperature in [0.0, 0.5, 1000.0] {
-        let episodes = state.play(0, &seats, temperature, &()).unwrap();
+        let episodes = state
+            .learner
+            .play(&state.config.policy, 0, &seats, temperature, &())
+            .unwrap();
         for turn in episodes.iter().flat_map(|episode| &episode.turns) {
             assert!(turn.action.is_some(), "{turn:?}");
             let reply = turn.sampled.as_ref().unwrap();
@@ -267,7 +273,10 @@ fn a_constrained_policy_replies_with_actions_only() {
     );
 
     let mut free = wordy(&["policy.constrain=false"]).unwrap();
-    let episodes = free.play(0, &seats, 1000.0, &()).unwrap();
+    let episodes = free
+        .learner
+        .play(&free.config.policy, 0, &seats, 1000.0, &())
+        .unwrap();
     let mut turns = episodes.iter().flat_map(|episode| &episode.turns);
     assert!(turns.all(|turn| turn.action.is_none()));
 }
@@ -411,7 +420,10 @@ fn the_built_in_model_does_not_play() {
             .unwrap();
         let actions = scenario.actions().to_vec();
         for temperature in [1.0, 0.0] {
-            let episodes = state.play(0, &seats, temperature, &()).unwrap();
+            let episodes = state
+                .learner
+                .play(&state.config.policy, 0, &seats, temperature, &())
+                .unwrap();
             let played = PlayMetrics::of(&actions, &episodes);
             let told = format!("{name} at temperature {temperature}: {played:?}; {random:?}");
             assert!(played.valid_action_rate > 0.99, "{told}");

@@ -301,7 +301,12 @@ fn what_is_kept_plays_the_same_games() {
     let at = |dir: &Path| format!("model.dir={:?}", dir.to_str().unwrap());
     let again = config(&[&at(&kept)]);
     let mut again = State::new(&gpu(), None, again, RunPurpose::Play, &()).unwrap();
-    let episodes = |state: &mut State| state.play(0, &seats(20), 1.0, &()).unwrap();
+    let episodes = |state: &mut State| {
+        state
+            .learner
+            .play(&state.config.policy, 0, &seats(20), 1.0, &())
+            .unwrap()
+    };
     let played = episodes(&mut state);
     assert_eq!(played, episodes(&mut again));
     let mut before = State::new(&gpu(), None, config(&[]), RunPurpose::Play, &()).unwrap();

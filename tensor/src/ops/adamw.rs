@@ -198,11 +198,7 @@ impl Parameters {
     /// # Errors
     /// An error of the device.
     pub fn gathered(&self) -> Result<Vec<f32>, GpuError> {
-        let mut all = Vec::new();
-        for arena in &self.arenas {
-            all.extend(arena.gradients.to_vec()?);
-        }
-        Ok(all)
+        Ok(self.read(|arena| &arena.gradients)?.concat())
     }
 
     /// Adds gradients that another process [gathered](Parameters::gathered), as [`Parameters::accumulate`] adds those of

@@ -21,22 +21,14 @@ const NO_HANDLER: &str =
     "Ctrl-C cannot be handled (if the limit of threads is reached, raise `ulimit -u`)";
 
 /// Returns a flag that the first signal sets, after printing what is done about it. The second signal ends the program.
+/// Without a text, as on a rank whose run prints elsewhere, nothing is printed.
 pub fn listen(what_is_done: &'static str) -> anyhow::Result<&'static AtomicBool> {
     ctrlc::set_handler(move || {
         if IS_LOADING.load(Relaxed) || ASKED.swap(true, Relaxed) {
             end();
         }
-        out::print_always(&format!("stopping: {what_is_done}; again to stop at once"));
-    })
-    .context(NO_HANDLER)?;
-    Ok(&ASKED)
-}
-
-/// Does the same on a rank other than 0 of a run: rank 0 learns of the signal after its step, and prints.
-pub fn listen_silently() -> anyhow::Result<&'static AtomicBool> {
-    ctrlc::set_handler(|| {
-        if IS_LOADING.load(Relaxed) || ASKED.swap(true, Relaxed) {
-            end();
+        if !what_is_done.is_empty() {
+            out::print_always(&format!("stopping: {what_is_done}; again to stop at once"));
         }
     })
     .context(NO_HANDLER)?;

@@ -5,9 +5,10 @@ use lapwing_model::CompanionFiles;
 use lapwing_play::config::PolicyConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy};
 use lapwing_play::world::World;
-use lapwing_play::{Episode, PlayError, Progress, Referee, Seat};
+use lapwing_play::{Episode, PlayError, Progress, Referee, Seat, seeds};
 use lapwing_tensor::Parameters;
 
+use crate::config::TrainConfig;
 use crate::critic::Head;
 use crate::ranks::{Communicator, Request};
 
@@ -56,6 +57,33 @@ impl LanguageLearner {
             .policy
             .player(&mut world.prompts, temperature, policy.max_new_tokens);
         (&*world.scenario, referee, player)
+    }
+
+    /// Returns the seats of a step, by world: `group_size` games on each of `groups` fresh scenes.
+    pub(crate) fn seats(
+        &self,
+        train: &TrainConfig,
+        step: usize,
+    ) -> Result<Vec<(usize, Vec<Seat>)>, PlayError> {
+        let worlds = &self.worlds;
+        let mut games: Vec<(usize, Vec<Seat>)> = Vec::new();
+        games.extend((0..worlds.len()).map(|number| (number, Vec::new())));
+        for group in 0..train.groups {
+            let number = World::drawn(worlds, train.seed, step, group);
+            let (world, seats) = (&worlds[number], &mut games[number].1);
+            let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
+            let scene = world.scenes.training(&*world.scenario, draw)?;
+            for episode in 0..train.group_size {
+                let member = if train.shared_luck { 0 } else { episode };
+                seats.push(Seat {
+                    scene,
+                    luck: seeds::derive(train.seed, "luck", &[step, group, member]),
+                    reply: seeds::derive(train.seed, "reply", &[step, group, episode]),
+                });
+            }
+        }
+        games.retain(|(_, seats)| !seats.is_empty());
+        Ok(games)
     }
 
     /// Plays a game of one of the worlds for each seat, with the policy on all sides. All ranks take part.

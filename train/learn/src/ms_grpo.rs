@@ -63,14 +63,12 @@
 //! states before the advantages are computed, is trained after the policy, and is trained alone in the first
 //! `critic.warmup` steps.
 
-use std::borrow::Cow;
 use std::time::Instant;
 
 use lapwing_env::rng::Stream;
 use lapwing_play::metrics::{GameMetrics, PlayMetrics};
 use lapwing_play::seeds;
-use lapwing_play::world::World;
-use lapwing_play::{Episode, Progress, Seat};
+use lapwing_play::{Episode, Progress};
 
 use crate::batch::{
     Batch, EpisodeAdvantage, Group, SelectedEpisode, count, distinct_tokens, effective_episodes,
@@ -82,7 +80,7 @@ use crate::credit::{Advantages, Return};
 use crate::critic::States;
 use crate::language::LanguageLearner;
 use crate::metrics::{BatchMetrics, StepMetrics, UpdateMetrics};
-use crate::ranks::Request;
+use crate::ranks::accumulate_round;
 use crate::ratio::Ratios;
 use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
 
@@ -193,7 +191,7 @@ pub(crate) fn rollout(
     step: usize,
     progress: &dyn Progress,
 ) -> Result<Rollout, LearnError> {
-    let games = seats(&learner.worlds, options.train, step)?;
+    let games = learner.seats(options.train, step)?;
     let temperature = learner.temperature;
     let mut played = Vec::with_capacity(games.len());
     for (world, seats) in &games {
@@ -240,32 +238,6 @@ pub(crate) fn rollout(
         tokens_played,
         tokens_computed,
     })
-}
-
-/// The seats of a step, by game.
-fn seats(
-    worlds: &[World],
-    train: &TrainConfig,
-    step: usize,
-) -> Result<Vec<(usize, Vec<Seat>)>, LearnError> {
-    let mut games: Vec<(usize, Vec<Seat>)> = Vec::new();
-    games.extend((0..worlds.len()).map(|number| (number, Vec::new())));
-    for group in 0..train.groups {
-        let number = World::drawn(worlds, train.seed, step, group);
-        let (world, seats) = (&worlds[number], &mut games[number].1);
-        let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
-        let scene = world.scenes.training(&*world.scenario, draw)?;
-        for episode in 0..train.group_size {
-            let member = if train.shared_luck { 0 } else { episode };
-            seats.push(Seat {
-                scene,
-                luck: seeds::derive(train.seed, "luck", &[step, group, member]),
-                reply: seeds::derive(train.seed, "reply", &[step, group, episode]),
-            });
-        }
-    }
-    games.retain(|(_, seats)| !seats.is_empty());
-    Ok(games)
 }
 
 /// Computes the advantages of all episodes, and the weight of the entropy in them.
@@ -481,40 +453,23 @@ fn update_once(
     progress: &dyn Progress,
 ) -> Result<UpdateMetrics, LearnError> {
     let mut batches = pack(minibatch, train.aggregation, over, train.tokens_per_batch);
-    let temperature = learner.temperature;
-    let ratios = Ratios::new(train, &learner.policy, &batches, temperature as f32)?;
+    let temperature = learner.temperature as f32;
+    let ratios = Ratios::new(train, &learner.policy, &batches, temperature)?;
     let all_tokens: usize = batches.iter().map(|batch| batch.tokens.len()).sum();
     let mut learned = UpdateMetrics {
         lr,
         ..UpdateMetrics::default()
     };
     progress.phase("update", batches.len(), "batches");
-    // Each rank computes a batch of a round. Their gradients are added in the order of the batches.
-    let (count, mut done) = (batches.len(), 0);
+    // A round has a batch for each rank.
+    let mut done = 0;
     for round in batches.chunks_mut(learner.ranks.size()) {
-        let (own, others) = round.split_first_mut().expect("a round has a batch");
-        let request = Request::Gradient {
-            batches: (&*others).into(),
-            ratios: Cow::Borrowed(&ratios),
-            temperature,
-        };
-        learner.ranks.request(&request, &[]);
-        let mut computed = vec![accumulate(learner, train, &ratios, own)?];
-        let parameters = learner.parameters.as_mut().expect("a learner that trains");
-        let add = |metrics: Option<BatchMetrics>, gradient: Vec<f32>| {
-            if let Some(metrics) = metrics {
-                parameters.add(&gradient);
-                computed.push(metrics);
-            }
-        };
-        learner.ranks.answers(add);
-        for batch in &computed {
-            learned.add(batch, batch.tokens as f64 / all_tokens as f64);
+        for batch in accumulate_round(learner, train, &ratios, round)? {
+            learned.add(&batch, batch.tokens as f64 / all_tokens as f64);
+            done += 1;
         }
-        done += computed.len();
         progress.done(done);
     }
-    debug_assert_eq!(done, count);
     let parameters = learner.parameters.as_mut().expect("a learner that trains");
     if !learned.loss.is_finite() {
         parameters.discard();

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LearnError;
 use crate::batch::Batch;
-use crate::config::StepOptions;
+use crate::config::{StepOptions, TrainConfig};
 use crate::language::LanguageLearner;
 use crate::metrics::BatchMetrics;
 use crate::ms_grpo::accumulate;
@@ -27,38 +27,30 @@ use crate::ratio::Ratios;
 /// The files of an adapter.
 const PEFT_FILES: [&str; 2] = ["adapter_config.json", "adapter_model.safetensors"];
 
-/// The connection of one process to the others.
+/// The connection of one process to the others. The defaults are those of a single process.
 pub trait Communicator {
     /// Returns the number of this process, from 0.
-    fn rank(&self) -> usize;
+    fn rank(&self) -> usize {
+        0
+    }
 
     /// Returns the number of processes.
-    fn size(&self) -> usize;
+    fn size(&self) -> usize {
+        1
+    }
 
     /// Sends the bytes of rank 0 to all other ranks, where they replace `bytes`.
-    fn broadcast(&self, bytes: &mut Vec<u8>);
+    fn broadcast(&self, _bytes: &mut Vec<u8>) {}
 
     /// Sends the bytes of each other rank to rank 0, which passes them to `each` in the order of the ranks. Rank 0's own
     /// are not used.
-    fn gather(&self, own: &[u8], each: &mut dyn FnMut(&[u8]));
+    fn gather(&self, _own: &[u8], _each: &mut dyn FnMut(&[u8])) {}
 }
 
 /// A run in a single process.
 pub struct Alone;
 
-impl Communicator for Alone {
-    fn rank(&self) -> usize {
-        0
-    }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn broadcast(&self, _: &mut Vec<u8>) {}
-
-    fn gather(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) {}
-}
+impl Communicator for Alone {}
 
 /// What rank 0 requests of all other ranks. Numbers may follow.
 #[derive(Serialize, Deserialize)]
@@ -135,6 +127,32 @@ fn message<T: Serialize>(head: &T, numbers: &[f32]) -> Vec<u8> {
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> (T, Vec<f32>) {
     let (head, numbers) = postcard::take_from_bytes(bytes).expect("a message of this program");
     (head, bytemuck::pod_collect_to_vec(numbers))
+}
+
+/// Computes the gradients of a round, one batch on each rank, and adds them in the order of the batches to those accumulated.
+pub(crate) fn accumulate_round(
+    learner: &mut LanguageLearner,
+    train: &TrainConfig,
+    ratios: &Ratios,
+    round: &mut [Batch],
+) -> Result<Vec<BatchMetrics>, LearnError> {
+    let (own, others) = round.split_first_mut().expect("a round has a batch");
+    let request = Request::Gradient {
+        batches: (&*others).into(),
+        ratios: Cow::Borrowed(ratios),
+        temperature: learner.temperature,
+    };
+    learner.ranks.request(&request, &[]);
+    let mut all = vec![accumulate(learner, train, ratios, own)?];
+    let parameters = learner.parameters.as_mut().expect("a learner that trains");
+    let add = |metrics: Option<BatchMetrics>, gradient: Vec<f32>| {
+        if let Some(metrics) = metrics {
+            parameters.add(&gradient);
+            all.push(metrics);
+        }
+    };
+    learner.ranks.answers(add);
+    Ok(all)
 }
 
 /// On rank 0.

@@ -18,7 +18,10 @@ pub fn play(run: &Path) -> Result<f64, Error> {
     let mut state = State::new(&gpu, None, config, RunPurpose::Play, &())?;
     let seats = state.evaluation_seats()?;
     // Temperature 0 samples the most likely token.
-    let episode = state.play(0, &seats[..1], 0.0, &())?.remove(0);
+    let episode = state
+        .learner
+        .play(&state.config.policy, 0, &seats[..1], 0.0, &())?
+        .remove(0);
     for turn in &episode.turns {
         println!("{}\n> {}\n", turn.observation, turn.text);
     }

@@ -12,7 +12,7 @@ use lapwing_learn::value::learner::{NetworkLearner, NetworkOptions};
 use lapwing_play::evaluate::play_against;
 use lapwing_play::sample::{EpisodeOrigin, KeptEpisode};
 use lapwing_play::scenes::Scenes;
-use lapwing_play::{Episode, Progress, Referee, Seat};
+use lapwing_play::{Episode, Progress, Seat};
 use lapwing_tensor::Parameters;
 
 use crate::record::directory;
@@ -28,9 +28,6 @@ pub trait Learner {
     fn language(&mut self) -> Option<&mut LanguageLearner> {
         None
     }
-
-    /// Returns the rules of an evaluation.
-    fn referee(&self, config: &Config) -> Referee;
 
     /// Plays the run's game on these seats, without learning.
     ///
@@ -129,10 +126,6 @@ impl Learner for LanguageLearner {
         Some(self)
     }
 
-    fn referee(&self, config: &Config) -> Referee {
-        Referee::of(&*self.world().scenario, config.policy.format_penalty)
-    }
-
     fn evaluate(
         &mut self,
         config: &Config,
@@ -221,18 +214,14 @@ impl Learner for NetworkLearner {
         (&*self.scenario, &self.scenes)
     }
 
-    fn referee(&self, _: &Config) -> Referee {
-        NetworkLearner::referee(self)
-    }
-
     fn evaluate(
         &mut self,
-        config: &Config,
+        _: &Config,
         seats: &[Seat],
         progress: &dyn Progress,
     ) -> Result<Vec<Episode>, Error> {
-        let referee = Learner::referee(self, config);
-        let (scenario, mut player) = (&*self.scenario, self.greedy_player());
+        let (scenario, referee, mut player) =
+            (&*self.scenario, self.referee(), self.greedy_player());
         let episodes = play_against(scenario, &referee, seats, &mut player, &mut [], progress);
         Ok(episodes?)
     }

@@ -25,7 +25,7 @@ use lapwing_play::config::GameConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy, Reference};
 use lapwing_play::seeds;
 use lapwing_play::world::World;
-use lapwing_play::{Episode, Referee, Seat};
+use lapwing_play::{Referee, Seat};
 
 /// Positions in the KV arena at first; it grows.
 const ARENA_ROWS: usize = 4096;
@@ -268,25 +268,6 @@ impl State {
     ) -> (&dyn Scenario, Referee, ModelPlayer<'_>) {
         let learner = &mut self.learner;
         learner.seated(&self.config.policy, world, temperature)
-    }
-
-    /// Plays a game of one of the worlds for each seat, with the policy on all sides.
-    ///
-    /// # Errors
-    /// If the game, the model or the device fails.
-    ///
-    /// # Panics
-    /// If there is no such world.
-    #[track_caller]
-    pub fn play(
-        &mut self,
-        world: usize,
-        seats: &[Seat],
-        temperature: f64,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Episode>, Error> {
-        let learner = &mut self.learner;
-        Ok(learner.play(&self.config.policy, world, seats, temperature, progress)?)
     }
 
     /// Returns whether the model itself is trained instead of an adapter.

@@ -13,9 +13,9 @@ use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
 use crate::{Config, Error, checkpoint, ranks, samples, warmup};
 use lapwing_model::{remove_temporary, write_atomically};
-use lapwing_play::Progress;
 use lapwing_play::evaluate::baselines;
 use lapwing_play::metrics::PlayMetrics;
+use lapwing_play::{Progress, Referee};
 
 /// How training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +202,8 @@ fn evaluate<L: Learner>(
     let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
     let config = &state.config;
     let episodes = state.learner.evaluate(config, &seats, progress)?;
-    let ((scenario, _), referee) = (state.learner.game(), state.learner.referee(config));
+    let (scenario, _) = state.learner.game();
+    let referee = Referee::of(scenario, config.policy.format_penalty);
     let mut records = Vec::new();
     if step == 0 {
         let baselines = baselines(scenario, &referee, &seats, config.eval.seed)?;
@@ -247,7 +248,8 @@ fn test<L: Learner>(
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
         let episodes = state.learner.evaluate(&config, &seats, progress)?;
-        let ((scenario, _), referee) = (state.learner.game(), state.learner.referee(&config));
+        let (scenario, _) = state.learner.game();
+        let referee = Referee::of(scenario, config.policy.format_penalty);
         results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);

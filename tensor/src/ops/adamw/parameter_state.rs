@@ -117,7 +117,10 @@ impl Parameters {
         split
     }
 
-    fn read(&self, part: impl Fn(&ParameterArena) -> &Tensor) -> Result<Vec<Vec<f32>>, GpuError> {
+    pub(super) fn read(
+        &self,
+        part: impl Fn(&ParameterArena) -> &Tensor,
+    ) -> Result<Vec<Vec<f32>>, GpuError> {
         let read = |arena| part(arena).to_vec();
         self.arenas.iter().map(read).collect()
     }

@@ -419,7 +419,7 @@ mod tests {
             turns: vec![turn; 6],
             ..Episode::default()
         };
-        let mut told = |ended, reason| {
+        let mut told = |ended, reason: Option<&'static str>| {
             (episode.ending, episode.reason) = (ended, reason.map(Cow::Borrowed));
             ending(&episode)
         };

@@ -55,7 +55,7 @@ pub fn train(
 
 /// Trains on a rank other than 0: plays and computes what rank 0 requests.
 fn assist(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>) -> Result<()> {
-    let (stop, device) = (interrupt::listen_silently()?, launch::device(device));
+    let (stop, device) = (interrupt::listen("")?, launch::device(device));
     interrupt::IS_LOADING.store(true, Relaxed);
     let mut config = Vec::new();
     ranks.broadcast(&mut config);
