@@ -6,6 +6,7 @@
 LAPWING is a program with the feature `mpi`, MPIRUN that of the MPI library it was built with, and KILLS how many runs lose a
 random rank at a random moment (default 2).
 """
+import fcntl
 import json
 import os
 import random
@@ -91,6 +92,9 @@ def interrupted(ranks: int, run: Path, *arguments: object, after: float, stop) -
         started.wait(timeout=60)
         while processes(run):
             time.sleep(0.02)
+        # A process that ends may still lock the run when it has no command line any more.
+        with open(run / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
         seconds = time.monotonic() - stopped
         log.seek(0)
         return seconds, log.read()
