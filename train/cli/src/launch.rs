@@ -80,7 +80,7 @@ fn start(size: usize) -> Result<Box<dyn Communicator>> {
     }
     let problem = format!(
         "MPI connects {} of them: start lapwing with the mpirun of the MPI library that it was built with, or with `srun \
-         --mpi=pmix` (`srun --mpi=list` prints what srun can do)",
+         --mpi=pmix`, for MPICH `--mpi=pmi2` (`srun --mpi=list` prints what srun can do)",
         mpi.size()
     );
     Err(InputError::new(format!("{size} processes were started"), problem).into())
@@ -94,7 +94,7 @@ fn start(size: usize) -> Result<Box<dyn Communicator>> {
     Err(InputError::new(found, problem).into())
 }
 
-/// Selects a device. If none is given, several processes on one machine take its equal devices in turn. If none is selected, several processes on one machine take its equal devices in turn.
+/// Selects a device. If none is given, several processes on one machine take its equal devices in turn.
 pub fn device(given: DeviceArgs) -> DeviceArgs {
     let (None, Some(launch)) = (given.index, launch()) else {
         return given;
