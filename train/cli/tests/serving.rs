@@ -445,10 +445,10 @@ fn eight_clients_get_the_same_replies_as_alone() {
             }
         });
     }
-    // Without a seed, replies differ.
+    // Without a seed, replies differ. Two short ones may be equal by chance.
     let free = chat("go", json!({"temperature": 3, "max_tokens": 30}));
-    let [one, other] = [0, 1].map(|_| choices(server.post(CHAT, &free).right()));
-    assert_ne!(one, other);
+    let replies = [(); 8].map(|()| choices(server.post(CHAT, &free).right()));
+    assert!(replies.iter().any(|reply| *reply != replies[0]));
 }
 
 #[test]
