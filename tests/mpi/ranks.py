@@ -122,8 +122,11 @@ def main() -> None:
 
     run = home / "stopped"
     terminate = subprocess.Popen.terminate
+    # Open MPI kills the ranks after so many seconds, which must suffice for a step.
+    os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = "5"
     seconds, text = interrupted(3, run, *LONG, "--out", run, after=1, stop=terminate)
     assert text.count("and saved; resume with") == 1, text
+    del os.environ["OMPI_MCA_odls_base_sigkill_timeout"]
     train(2, "--resume", run)
     assert left(run) == wanted
     print(f"SIGTERM: saved once, ended after {seconds:.1f} s; resumed from 3 ranks with 2, and ended with the same bytes")
