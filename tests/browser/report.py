@@ -8,133 +8,15 @@ something has no name that a screen reader could tell, or if something is wider 
 """
 
 import argparse
-import base64
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from browser import SKIPPED, Chromium, Missing, ScriptError, check, finish
+
 HOSTILE = 'right</script><img src=x onerror="window.broken=1"><!-- \u2028 \x00 <script>window.broken=1</script>'
-
-
-class ScriptError(Exception):
-    """An error in the page."""
-
-
-class Browser:
-    """A page of a headless chromium, driven by its DevTools protocol over a pair of pipes."""
-
-    def __init__(self, profile):
-        ours_in, theirs_out = os.pipe()
-        theirs_in, ours_out = os.pipe()
-
-        # The browser reads commands from 3 and writes answers to 4.
-        def wire():
-            low = [os.dup(theirs_in), os.dup(theirs_out)]
-            high = [os.dup2(fd, 100 + i) for i, fd in enumerate(low)]
-            os.dup2(high[0], 3)
-            os.dup2(high[1], 4)
-
-        command = [chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-                   "--no-first-run", f"--user-data-dir={profile}", "about:blank"]
-        self.process = subprocess.Popen(command, preexec_fn=wire, close_fds=False,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self.reader, self.writer = os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)
-        self.rest, self.number, self.events, self.session = b"", 0, [], None
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"]:
-            self.ask(f"{domain}.enable")
-
-    def message(self):
-        while b"\0" not in self.rest:
-            part = self.reader.read(1 << 16)
-            if not part:
-                sys.exit("the browser ended by itself")
-            self.rest += part
-        one, self.rest = self.rest.split(b"\0", 1)
-        return json.loads(one)
-
-    def ask(self, method, **parameters):
-        self.number += 1
-        command = {"id": self.number, "method": method, "params": parameters}
-        if self.session:
-            command["sessionId"] = self.session
-        self.writer.write(json.dumps(command).encode() + b"\0")
-        while True:
-            message = self.message()
-            if message.get("id") == self.number:
-                if "error" in message:
-                    sys.exit(f"{method}: {message['error']}")
-                return message["result"]
-            self.events.append(message)
-
-    def wait(self, method):
-        while not any(event.get("method") == method for event in self.events):
-            self.events.append(self.message())
-
-    def eval(self, expression):
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in answer:
-            raise ScriptError(f"{expression}: {answer['exceptionDetails']['exception']['description']}")
-        return answer["result"].get("value")
-
-    def key(self, name):
-        for kind in ["keyDown", "keyUp"]:
-            code = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "Enter": 13}[name]
-            text = {"text": "\r"} if name == "Enter" and kind == "keyDown" else {}
-            self.ask("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
-
-    def load(self, page, width, height, scheme):
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.events = [event for event in self.events if event.get("method") != "Page.loadEventFired"]
-        self.ask("Page.navigate", url=page.as_uri())
-        self.wait("Page.loadEventFired")
-        # Charts are drawn once their size is known.
-        self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-    def picture(self, path, whole=True):
-        parameters = {"format": "png", "captureBeyondViewport": whole}
-        if whole:
-            size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
-            parameters["clip"] = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", **parameters)["data"]))
-
-    def complaints(self):
-        """Returns the errors of the page and its network requests."""
-        found = []
-        for event in self.events:
-            method, told = event.get("method"), event.get("params", {})
-            if method == "Runtime.exceptionThrown":
-                found.append(f"exception: {told['exceptionDetails']}")
-            if method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-                found.append(f"console: {told['args']}")
-            if method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-                found.append(f"log: {told['entry']['text']}")
-        return found
-
-    def requests(self):
-        sent = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
-        return [told["request"]["url"] for told in sent]
-
-    def close(self):
-        self.ask("Browser.close")
-        self.process.wait(20)
-
-
-def chromium():
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found:
-        subprocess.run(["apt-get", "install", "--yes", "--no-install-recommends", "chromium"], check=True)
-        found = shutil.which("chromium")
-    return found or sys.exit("wanted chromium on the path")
 
 
 def make_reports(lapwing, home):
@@ -159,28 +41,11 @@ def make_reports(lapwing, home):
     return reports
 
 
-failures = []
-
-
-def check(what, is_so, told=""):
-    print(f"{'ok    ' if is_so else 'FAILED'} {what}{'' if is_so else f': {told}'}")
-    if not is_so:
-        failures.append(what)
-
-
-# What reaches beyond the window, or beyond the frame that it stands in; tables scroll by themselves. The width is given, since
-# a phone's window grows with its content.
-WIDER = """[document.documentElement, ...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll *, svg *, .live')
-    && e.getBoundingClientRect().right > Math.min(WIDTH, (e.closest('.card') || document.body).getBoundingClientRect().right) + 1
-    || e.scrollWidth > WIDTH && e === document.documentElement)
-    .map(e => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 20)).slice(0, 5)"""
-
-
 def look_at(browser, page, pictures):
     name = page.stem
     print(f"{page.name}, {page.stat().st_size / 1000:.0f} kB")
     for scheme in ["light", "dark"]:
-        browser.load(page, 1280, 900, scheme)
+        browser.load(page.as_uri(), 1280, 900, scheme)
         check(f"{name}: {scheme} colours are those asked for",
               browser.eval("document.documentElement.classList.contains('dark')") == (scheme == "dark"))
         browser.picture(pictures / f"{name}-{scheme}.png")
@@ -215,14 +80,12 @@ def look_at(browser, page, pictures):
     browser.key("ArrowRight")
     check(f"{name}: a chart is read with arrow keys", "step" in browser.eval("document.querySelector('figure .live').textContent"))
 
-    nodes = browser.ask("Accessibility.getFullAXTree")["nodes"]
-    told = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")]
-    nameless = [role for role, text in told if role in ("button", "link", "image", "img", "combobox", "region", "heading") and not text]
-    check(f"{name}: everything has a name", len(told) > 50 and not nameless, nameless)
+    nameless = browser.nameless()
+    check(f"{name}: everything has a name", not nameless, nameless)
 
     for width in [320, 375]:
-        browser.load(page, width, 800, "light")
-        wider = browser.eval(WIDER.replace("WIDTH", str(width)))
+        browser.load(page.as_uri(), width, 800, "light")
+        wider = browser.wider(width)
         check(f"{name}: nothing is wider than {width}", wider == [], wider)
         nav = browser.eval("document.querySelector('.top nav').clientWidth")
         check(f"{name}: the sections can be reached at {width}", nav > 100, nav)
@@ -241,7 +104,11 @@ def main():
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         reports = arguments.report or make_reports(str(Path(arguments.lapwing).resolve()), Path(home))
-        browser = Browser(Path(home) / "profile")
+        try:
+            browser = Chromium(Path(home))
+        except Missing as error:
+            print(f"SKIPPED: {error}")
+            sys.exit(SKIPPED)
         try:
             for page in reports:
                 try:
@@ -254,9 +121,8 @@ def main():
             check("nothing but the file was asked for", len(browser.requests()) > 0 and others == [], others)
         finally:
             browser.close()
-            time.sleep(0.2)
     print(f"pictures are in {arguments.pictures}")
-    sys.exit(f"{len(failures)} failed" if failures else 0)
+    sys.exit(finish())
 
 
 main()

@@ -234,7 +234,9 @@ impl ModelDirectory {
             }
             for path in &rest {
                 let copy = new.join(path.file_name().expect("an entry has a name"));
-                fs::copy(path, &copy).map_err(|e| ModelError::unwritable(&copy, e))?;
+                let bytes = disk::read_file(path, u64::MAX);
+                let bytes = bytes.map_err(|e| ModelError::unreadable(path, e))?;
+                disk::write_atomically(&copy, &bytes)?;
             }
             if is_gguf {
                 let config = config.to_json("float16");

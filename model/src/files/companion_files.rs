@@ -2,10 +2,9 @@
 //! metadata.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 
-use super::disk::read_file;
+use super::disk::{self, read_file};
 use super::gguf::is_gguf;
 use super::weight_files::INDEX;
 use crate::{ModelDirectory, ModelError};
@@ -48,7 +47,7 @@ impl ModelDirectory {
         let dir = self.text_dir();
         let is_there = |name: &&&str| match is_gguf(dir) {
             true => name.starts_with("tokenizer"),
-            false => self.has_other_text() && dir.join(name).is_file(),
+            false => self.has_other_text() && disk::is_file(&dir.join(name)),
         };
         let file = |name: &&str| Ok((name.into(), self.text_file(name)?.into_bytes()));
         TEXT_FILES.iter().filter(is_there).map(file).collect()
@@ -60,31 +59,30 @@ impl ModelDirectory {
     /// followed only within the directory, or to the blobs of the Hugging Face cache that it is a snapshot of.
     pub(crate) fn beside_the_weights(&self) -> Result<Vec<PathBuf>, ModelError> {
         let unreadable = |e: std::io::Error| ModelError::unreadable(self.dir(), e);
-        let home = self.dir().canonicalize().map_err(unreadable)?;
+        let home = disk::canonical(self.dir()).map_err(unreadable)?;
         let is_snapshot = home.parent().is_some_and(|p| p.ends_with("snapshots"));
-        let blobs = is_snapshot.then(|| home.join("../../blobs").canonicalize());
+        let blobs = is_snapshot.then(|| disk::canonical(&home.join("../../blobs")));
         let within = [Some(home), blobs.and_then(Result::ok)];
         let (mut paths, mut total) = (Vec::new(), 0);
-        for entry in fs::read_dir(self.dir()).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
+        for path in disk::entries(self.dir()).map_err(unreadable)? {
             let kind = path.extension().and_then(|kind| kind.to_str());
             // If there is a single weight file too, the index was not read.
             let is_unused_index = path.ends_with(INDEX) && !self.weights.is_sharded();
             let is_weights = kind.is_some_and(|kind| WEIGHTS.contains(&kind));
             let is_text = TEXT_FILES.iter().any(|name| path.ends_with(name));
             let is_unused = is_unused_index || (is_text && self.has_other_text());
-            if !path.is_file() || is_weights || is_unused {
+            if !disk::is_file(&path) || is_weights || is_unused {
                 continue;
             }
             let wrong = |problem: String| ModelError::file(&path, problem);
-            let target = path.canonicalize().map_err(|e| wrong(e.to_string()))?;
+            let target = disk::canonical(&path).map_err(|e| wrong(e.to_string()))?;
             if !within.iter().flatten().any(|dir| target.starts_with(dir)) {
                 let to = target.display();
                 return Err(wrong(format!(
                     "leads out of the directory, to {to}; replace the link by the file, or remove it"
                 )));
             }
-            let size = path.metadata().map_err(|e| wrong(e.to_string()))?.len();
+            let size = disk::length(&path).map_err(|e| wrong(e.to_string()))?;
             total += size;
             let limits = [
                 (size, MAX_FILE, "larger"),

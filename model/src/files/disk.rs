@@ -1,9 +1,14 @@
-//! Reads files with a size limit, and writes files and directories atomically.
+//! Reads files with a size limit, and writes files and directories atomically. Paths may lead to [memory](super::memory).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, Write};
+use std::ops::{Deref, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use memmap2::{Mmap, MmapOptions};
+
+use super::memory;
 use crate::ModelError;
 
 /// How the names of temporary files and directories begin.
@@ -24,16 +29,130 @@ pub fn read_text(path: &Path, largest: u64) -> Result<String, ModelError> {
 /// # Errors
 /// The file is not a regular file, is larger, or cannot be read.
 pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::other(format!("larger than {} KiB", largest >> 10));
+    if memory::holds(path) {
+        let bytes = memory::read(path)?;
+        let fits = bytes.len() as u64 <= largest;
+        return fits.then(|| bytes.to_vec()).ok_or_else(too_large);
+    }
     let file = open_regular(path, File::options().read(true))?;
     let (length, mut bytes) = (file.metadata()?.len(), Vec::new());
     // Some files of the system have no length, so the bytes count, too.
     if length <= largest && file.take(largest + 1).read_to_end(&mut bytes)? as u64 <= largest {
         return Ok(bytes);
     }
-    Err(io::Error::other(format!(
-        "larger than {} KiB",
-        largest >> 10
-    )))
+    Err(too_large())
+}
+
+/// The bytes of a file, mapped or in memory.
+pub(crate) enum FileBytes {
+    Mapped(Mmap),
+    Memory(Arc<[u8]>),
+}
+
+impl FileBytes {
+    /// Returns the memory of mapped pages to the system, where it can be told so.
+    #[cfg_attr(not(unix), allow(unused_variables))]
+    pub(crate) fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let FileBytes::Mapped(map) = self {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the file is only read, so released pages are read from it again.
+            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        }
+    }
+}
+
+impl Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Mapped(map) => map,
+            FileBytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+/// Maps at most the first `most` bytes of a file. Returns them and the length of the file.
+pub(crate) fn map(path: &Path, most: u64) -> io::Result<(FileBytes, u64)> {
+    if memory::holds(path) {
+        let bytes = memory::read(path)?;
+        let length = bytes.len() as u64;
+        return Ok((FileBytes::Memory(bytes), length));
+    }
+    let file = open_regular(path, File::options().read(true))?;
+    let length = file.metadata()?.len();
+    // SAFETY: the map is only read. If another process truncates the file meanwhile, reading it ends this process with a
+    // signal. That is accepted, because copying gigabytes would be worse.
+    let map = unsafe { MmapOptions::new().len(length.min(most) as usize).map(&file)? };
+    Ok((FileBytes::Mapped(map), length))
+}
+
+/// Reads a file from any position.
+pub trait FileReader: BufRead + Seek {}
+
+impl<T: BufRead + Seek> FileReader for T {}
+
+/// Opens a regular file for reading in parts.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn reader(path: &Path) -> io::Result<Box<dyn FileReader>> {
+    if memory::holds(path) {
+        return Ok(Box::new(Cursor::new(memory::read(path)?)));
+    }
+    let file = open_regular(path, File::options().read(true))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// Returns whether this is a file.
+pub fn is_file(path: &Path) -> bool {
+    match memory::holds(path) {
+        true => memory::read(path).is_ok(),
+        false => path.is_file(),
+    }
+}
+
+/// Returns whether this is a directory. In memory, a directory has files.
+pub fn is_dir(path: &Path) -> bool {
+    match memory::holds(path) {
+        true => !memory::below(path).is_empty(),
+        false => path.is_dir(),
+    }
+}
+
+/// Returns the length of a file in bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn length(path: &Path) -> io::Result<u64> {
+    match memory::holds(path) {
+        true => Ok(memory::read(path)?.len() as u64),
+        false => Ok(path.metadata()?.len()),
+    }
+}
+
+/// Returns the absolute path without links.
+///
+/// # Errors
+/// It does not exist.
+pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    match memory::holds(path) {
+        true => Ok(path.to_owned()),
+        false => path.canonicalize(),
+    }
+}
+
+/// Returns the paths of the files and directories in a directory. In memory, those of the files only.
+///
+/// # Errors
+/// It cannot be read.
+pub fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    match memory::holds(dir) {
+        true => Ok(memory::below(dir)),
+        false => fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect(),
+    }
 }
 
 /// Opens a file, which must be a regular one if it exists. Opening a pipe could wait forever, and a device may be endless.
@@ -49,7 +168,10 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
 
 /// Returns whether a file exists. A broken link counts, so that it becomes an error instead of being ignored.
 pub(crate) fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+    match memory::holds(path) {
+        true => is_file(path) || is_dir(path),
+        false => path.symlink_metadata().is_ok(),
+    }
 }
 
 /// Writes a file under a temporary name, syncs it and renames it. Readers see the old bytes or the new ones, even if the machine
@@ -67,6 +189,15 @@ pub(crate) fn write_in_parts(
     fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), ModelError>) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
     let failed = |e: io::Error| ModelError::unwritable(path, e);
+    if memory::holds(path) {
+        let mut all = Vec::new();
+        fill(&mut |bytes| {
+            all.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        memory::write(path, &all);
+        return Ok(());
+    }
     let folder = parent(path);
     let temporary = tempfile::NamedTempFile::with_prefix_in(TEMPORARY, folder);
     let mut temporary = temporary.map_err(failed)?;
@@ -96,6 +227,9 @@ pub(crate) fn write_in_parts(
 /// # Errors
 /// The folder or the file cannot be written.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    if memory::holds(path) {
+        return write_atomically(path, bytes);
+    }
     fs::create_dir_all(parent(path)).map_err(|e| ModelError::unwritable(path, e))?;
     write_atomically(path, bytes)
 }
@@ -114,6 +248,10 @@ pub(crate) fn write_directory_atomically(
     fill: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
     let failed = |e: io::Error| ModelError::unwritable(dir, e);
+    if memory::holds(dir) {
+        memory::clear(dir);
+        return fill(dir);
+    }
     let parent = parent(dir);
     // A hidden folder beside the target, removed when this function returns.
     let temporary = tempfile::TempDir::with_prefix_in(TEMPORARY, parent).map_err(failed)?;
@@ -180,6 +318,32 @@ mod tests {
             assert_eq!(refused(path), "not a file");
             assert!(open_regular(path, File::options().append(true)).is_err());
         }
+    }
+
+    #[test]
+    fn files_in_memory_are_read_written_and_listed_like_those_on_a_disk() {
+        let dir = Path::new(memory::MEMORY).join("disk-test");
+        let file = |name: &str| dir.join(name);
+        assert!(!is_dir(&dir) && !exists(&file("a")));
+        let missing = read_file(&file("a"), 9).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        write_file(&file("a"), b"one").unwrap();
+        write_in_parts(&file("b"), |write| {
+            write(b"tw")?;
+            write(b"o")
+        })
+        .unwrap();
+        assert_eq!(entries(&dir).unwrap(), [file("a"), file("b")]);
+        assert_eq!(read_text(&file("b"), 3).unwrap(), "two");
+        assert!(read_text(&file("b"), 2).is_err());
+        let (bytes, length) = map(&file("a"), 2).unwrap();
+        assert_eq!((&*bytes, length), (&b"one"[..], 3));
+        // Another directory whose name begins in the same way.
+        let beside = Path::new(memory::MEMORY).join("disk-test-2");
+        write_file(&beside.join("c"), b"three").unwrap();
+        write_directory_atomically(&dir, |new| write_atomically(&new.join("d"), b"four")).unwrap();
+        assert_eq!(entries(&dir).unwrap(), [file("d")]);
+        assert!(is_dir(&dir) && is_file(&file("d")) && is_file(&beside.join("c")));
     }
 
     #[test]

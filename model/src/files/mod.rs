@@ -6,6 +6,7 @@ mod config_json;
 pub(crate) mod disk;
 pub(crate) mod fields;
 pub(crate) mod gguf;
+mod memory;
 mod model_directory;
 mod precision;
 mod rope_json;
@@ -14,8 +15,10 @@ pub(crate) mod weight_files;
 
 pub use companion_files::CompanionFiles;
 pub use disk::{
-    open_regular, read_file, read_text, remove_temporary, write_atomically, write_file,
+    FileReader, entries, is_dir, is_file, open_regular, read_file, read_text, reader,
+    remove_temporary, write_atomically, write_file,
 };
 pub use gguf::is_gguf;
+pub use memory::MEMORY;
 pub use model_directory::ModelDirectory;
 pub use precision::{LoadReport, Precision};

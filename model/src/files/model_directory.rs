@@ -50,7 +50,7 @@ impl ModelDirectory {
             weights.check(&name, &shape)?;
         }
         let text_dir = match dir.parent() {
-            Some(parent) if is_gguf(dir) && dir.with_file_name(TOKENIZER).exists() => parent,
+            Some(parent) if is_gguf(dir) && disk::exists(&dir.with_file_name(TOKENIZER)) => parent,
             _ => dir,
         };
         Ok(ModelDirectory {

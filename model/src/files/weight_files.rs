@@ -2,18 +2,16 @@
 //! and read tensor by tensor.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use lapwing_tensor::{NamedValues, WeightRows};
-use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::disk;
+use super::disk::{self, FileBytes};
 use super::fields::read_object;
 use super::gguf::{self, Gguf, GgufFormat, is_gguf};
 use crate::{ModelConfig, ModelError};
@@ -22,7 +20,7 @@ use crate::{ModelConfig, ModelError};
 pub(crate) struct WeightFiles {
     /// The directory of an index, or the single file.
     path: PathBuf,
-    files: Vec<(PathBuf, Mmap)>,
+    files: Vec<(PathBuf, FileBytes)>,
     tensors: BTreeMap<String, StoredTensor>,
 }
 
@@ -154,15 +152,10 @@ impl WeightFiles {
     /// Maps a file and returns the tensors of its header.
     fn add_file(&mut self, path: &Path) -> Result<BTreeMap<String, StoredTensor>, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
-        let file = disk::open_regular(path, File::options().read(true));
-        let file = file.map_err(|e| wrong(e.to_string()))?;
-        let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
+        let (map, length) = disk::map(path, u64::MAX).map_err(|e| wrong(e.to_string()))?;
         if length < 8 {
             return Err(wrong(format!("{length} bytes are not a safetensors file")));
         }
-        // SAFETY: the map is only read. If another process truncates the file meanwhile, reading it ends this process with a
-        // signal. That is accepted, because copying gigabytes would be worse.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| wrong(e.to_string()))?;
         if map.starts_with(b"version https://git-lfs") {
             let problem = "a Git LFS pointer, not the weights; run `git lfs pull` there";
             return Err(wrong(problem.to_owned()));
@@ -310,7 +303,7 @@ impl WeightFiles {
                 false => values.extend(read),
             }
         }
-        self.release(stored, &rows);
+        self.files[stored.file].1.release(stored.rows(&rows));
         // A loop without an early exit is several times as fast.
         let largest = values
             .iter()
@@ -345,25 +338,13 @@ impl WeightFiles {
             quants.extend(read.0);
             scales.extend(read.1);
         }
-        self.release(stored, &rows);
+        self.files[stored.file].1.release(stored.rows(&rows));
         if scales.iter().flatten().all(|x| x.is_finite()) {
             return Ok(Some(WeightRows::Quants(quants, scales)));
         }
         let problem =
             format!("holds a scale that is not a number in rows {rows:?}; the file is damaged");
         Err(self.wrong(name, problem))
-    }
-
-    /// Returns the memory of the file's pages to the system, where it can be told so.
-    #[cfg_attr(not(unix), allow(unused_variables))]
-    fn release(&self, stored: &StoredTensor, rows: &Range<usize>) {
-        #[cfg(unix)]
-        {
-            let (map, bytes) = (&self.files[stored.file].1, stored.rows(rows));
-            let advice = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the file is only read, so released pages are read from it again.
-            let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `lstrip_blocks`, Python's string methods, `raise_exception`, `strftime_now`, its own `tojson`).
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;

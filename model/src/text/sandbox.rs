@@ -266,6 +266,7 @@ fn program() -> io::Result<PathBuf> {
 
 /// Gives a child its own process group, which also contains the processes that it starts. Ctrl-C goes to the terminal's
 /// whole group, and only the parent should handle it.
+#[cfg_attr(target_family = "wasm", expect(unused_variables))]
 pub fn separate_group(command: &mut Command) {
     #[cfg(unix)]
     {

@@ -3,6 +3,7 @@
 use lapwing_shaders::Dialect;
 
 use super::GpuError;
+use super::wait::block_on;
 
 /// The properties and limits of a device.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -121,7 +122,7 @@ fn adapters_of(backends: wgpu::Backends) -> Vec<(Caps, wgpu::Adapter)> {
     // The default flags validate indirect dispatches, which we do not use, and that limits buffers to 4 GiB.
     description.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(description);
-    let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+    let found = block_on(instance.enumerate_adapters(wgpu::Backends::all()));
     found
         .into_iter()
         .map(|adapter| (describe(&adapter), adapter))
@@ -315,7 +316,7 @@ pub(super) fn open(
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
-    pollster::block_on(adapter.request_device(&description))
+    block_on(adapter.request_device(&description))
         .map_err(|e| GpuError::Unusable(format!("{} could not be opened: {e}", caps.name)))
 }
 

@@ -5,6 +5,7 @@ mod kernel;
 mod poison;
 mod pool;
 mod recorder;
+mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -287,14 +288,6 @@ impl Gpu {
         self.take_failure()
     }
 
-    /// Waits until the device has finished all submitted work. An error is kept.
-    fn wait(&self) {
-        if let Err(error) = self.0.device.poll(wgpu::PollType::wait_indefinitely()) {
-            self.0.failure.set(GpuError::Failed(error.to_string()));
-        }
-        self.0.recorder.lock().expect("recorder").finished();
-    }
-
     /// Whether there is an error that was not returned yet.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.failure.0.lock().expect("failure").is_some()
@@ -385,17 +378,14 @@ impl Binding {
         recorder.copy(self, &staging, 0);
         recorder.submit();
         drop(recorder);
-        let (sender, receiver) = std::sync::mpsc::channel();
-        staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
-            let _ = sender.send(mapped);
-        });
-        gpu.wait();
-        gpu.take_failure()?;
+        wait::map(gpu, &staging)?;
         let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
-        let mapped = receiver.recv().map_err(|e| failed(&e))?;
-        mapped.map_err(|e| failed(&e))?;
         let view = staging.get_mapped_range(..).map_err(|e| failed(&e))?;
-        Ok(bytemuck::pod_collect_to_vec(&view))
+        let values = bytemuck::pod_collect_to_vec(&view);
+        drop(view);
+        // A browser would keep its memory until the next garbage collection.
+        staging.destroy();
+        Ok(values)
     }
 
     /// Sets every word of the whole buffer.

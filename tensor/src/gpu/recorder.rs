@@ -4,7 +4,7 @@
 //! holds no more work than the device is estimated to do in [`SUBMISSION_TIME`], and a longer dispatch is split into
 //! parts of its workgroups, each a submission. Workgroups are independent, so no bit depends on the split.
 
-use std::time::{Duration, Instant};
+use web_time::{Duration, Instant};
 
 use super::caps::{MAX_GROUPS, MAX_PARAMS};
 use super::{Binding, Counts, Groups};

@@ -63,7 +63,7 @@
 //! states before the advantages are computed, is trained after the policy, and is trained alone in the first
 //! `critic.warmup` steps.
 
-use std::time::Instant;
+use web_time::Instant;
 
 use lapwing_env::rng::Stream;
 use lapwing_play::metrics::{GameMetrics, PlayMetrics};

@@ -52,11 +52,6 @@ pub enum Error {
     /// The device computes wrong results.
     #[error("{0}")]
     WrongNumbers(String),
-    /// The built-in model could not be written to a temporary directory.
-    #[error(
-        "cannot unpack the built-in base model: {0}; is the temporary directory writable (TMPDIR)?"
-    )]
-    Unpack(std::io::Error),
     /// A tokenizer could not be made or read.
     #[error("tokenizer: {0}")]
     Vocabulary(String),

@@ -36,13 +36,21 @@ pub struct HealthChecks {
     /// updates dropped since the last one that was made
     dropped: usize,
     /// the words of the game's actions
-    pub(crate) actions: Vec<String>,
+    actions: Vec<String>,
 }
 
 /// A finding: the check, its number, and the text.
 type CheckResult = (&'static str, f64, String);
 
 impl HealthChecks {
+    /// Returns checks for a game with these actions, before the first step.
+    pub fn of(actions: &[String]) -> HealthChecks {
+        HealthChecks {
+            actions: actions.to_vec(),
+            ..HealthChecks::default()
+        }
+    }
+
     /// Reads earlier records of a resumed run, so that the checks continue.
     pub(crate) fn recall(&mut self, record: &Record) {
         match record {
@@ -100,7 +108,7 @@ impl HealthChecks {
     ///
     /// # Errors
     /// If too many consecutive updates were dropped.
-    pub(crate) fn verdict(&self) -> Result<(), Error> {
+    pub fn verdict(&self) -> Result<(), Error> {
         match self.dropped {
             dropped if dropped >= MOST_DROPPED => Err(Error::Diverged(dropped)),
             _ => Ok(()),

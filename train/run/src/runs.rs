@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::is_file;
+
 use crate::config::PathKind;
 
 /// Returns what to give in place of a path that is not a run: the runs below it, if there are any.
@@ -28,7 +30,7 @@ pub(crate) fn wanted(path: &Path) -> String {
 /// number.
 pub fn runs_in(path: &Path) -> Vec<PathBuf> {
     fn find(path: &Path, levels: usize, runs: &mut Vec<PathBuf>) {
-        if path.join("config.toml").is_file() {
+        if is_file(&path.join("config.toml")) {
             runs.push(path.to_owned());
         } else if levels > 0 {
             let entries = fs::read_dir(path).into_iter().flatten().flatten();

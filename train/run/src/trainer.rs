@@ -1,7 +1,7 @@
 //! The training loop: evaluates, trains, records, saves, and stops.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use web_time::Instant;
 
 use crate::checkpoint::{CheckpointError, Saved};
 use crate::health::HealthChecks;
@@ -123,8 +123,7 @@ fn steps<L: Learner>(
     stop: &AtomicBool,
     clean: &mut bool,
 ) -> Result<TrainingEnd, Error> {
-    let mut checks = HealthChecks::default();
-    checks.actions = state.learner.game().0.actions().to_vec();
+    let mut checks = HealthChecks::of(state.learner.game().0.actions());
     run.records()?.iter().for_each(|past| checks.recall(past));
     let mut saved = Instant::now();
     loop {
@@ -155,22 +154,10 @@ fn steps<L: Learner>(
         }
 
         let updates = state.learner.updates();
-        let stepped = state.learner.step(&state.config, state.step, progress);
+        let stepped = step(state, &mut checks, progress);
         *clean = stepped.is_ok() || state.learner.updates() == updates;
-        let (mut metrics, groups) = stepped?;
+        let records = stepped?;
         *clean = false;
-        metrics.time = now();
-        let count = match state.config.eval.is_due(state.step) {
-            true => state.config.record.episodes,
-            false => 0,
-        };
-        state.step += 1;
-        let mut records = vec![Record::Step(metrics.clone())];
-        let count = kept(&state.config, count);
-        let samples = samples::of_step(&state.learner, state.step, &groups, count)?;
-        records.extend(samples);
-        let seen = checks.look(&metrics, &groups, &state.config);
-        records.extend(seen.into_iter().map(Record::Warning));
         keep(run, &records)?;
         *clean = true;
         tell(sinks, &records)?;
@@ -182,6 +169,31 @@ fn steps<L: Learner>(
             saved = Instant::now();
         }
     }
+}
+
+/// Makes a training step. Returns its records: the metrics, some episodes, and warnings.
+///
+/// # Errors
+/// If the game, the model or the device fails.
+pub fn step<L: Learner>(
+    state: &mut State<L>,
+    checks: &mut HealthChecks,
+    progress: &dyn Progress,
+) -> Result<Vec<Record>, Error> {
+    let (mut metrics, groups) = state.learner.step(&state.config, state.step, progress)?;
+    metrics.time = now();
+    let count = match state.config.eval.is_due(state.step) {
+        true => state.config.record.episodes,
+        false => 0,
+    };
+    let count = kept(&state.config, count);
+    let samples = samples::of_step(&state.learner, state.step + 1, &groups, count)?;
+    state.step += 1;
+    let seen = checks.look(&metrics, &groups, &state.config);
+    let mut records = vec![Record::Step(metrics)];
+    records.extend(samples);
+    records.extend(seen.into_iter().map(Record::Warning));
+    Ok(records)
 }
 
 /// Returns the number of episodes to keep, given the number for runs that do not keep all.
@@ -199,6 +211,28 @@ fn evaluate<L: Learner>(
     sinks: &mut [&mut dyn Sink],
     progress: &dyn Progress,
 ) -> Result<(), Error> {
+    let (score, records) = evaluation(state, progress)?;
+    keep(run, &records)?;
+    tell(sinks, &records)?;
+    state.evaluated = Some(state.step);
+    if state.best.is_none_or(|best| score > best.score) {
+        let step = state.step;
+        state.best = Some(Best { step, score });
+        let [_, best] = state.learner.paths(run.path());
+        state.save(&best)?;
+    }
+    Ok(())
+}
+
+/// Evaluates the policy. Returns the mean return and the records: before the first step those of the baselines, the
+/// evaluation, and some of its episodes.
+///
+/// # Errors
+/// If the game, the model or the device fails.
+pub fn evaluation<L: Learner>(
+    state: &mut State<L>,
+    progress: &dyn Progress,
+) -> Result<(f64, Vec<Record>), Error> {
     let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
     let config = &state.config;
     let episodes = state.learner.evaluate(config, &seats, progress)?;
@@ -221,28 +255,38 @@ fn evaluate<L: Learner>(
     let count = kept(config, config.record.episodes * agents);
     let samples = samples::of_evaluation(&state.learner, step, &seats, &episodes, count)?;
     records.extend(samples);
-    keep(run, &records)?;
-    tell(sinks, &records)?;
-    state.evaluated = Some(step);
-    if state.best.is_none_or(|best| score > best.score) {
-        state.best = Some(Best { step, score });
-        let [_, best] = state.learner.paths(run.path());
-        state.save(&best)?;
-    }
-    Ok(())
+    Ok((score, records))
 }
 
-/// Plays the test scenes with the current weights, sampled and greedy, unless that was done.
+/// Plays the test scenes with the current weights, unless that was done.
 fn test<L: Learner>(
     state: &mut State<L>,
     run: &RunDirectory,
     progress: &dyn Progress,
 ) -> Result<(), Error> {
     let mut results = TestResults::read(run.path());
-    let (step, mut config) = (state.step, state.config.clone());
-    if results.sampled.iter().any(|tested| tested.step == step) {
+    let is_done = |tested: &Evaluation| tested.step == state.step;
+    if results.sampled.iter().any(is_done) {
         return Ok(());
     }
+    add_test(&mut results, state, progress)?;
+    let text = serde_json::to_string(&results).expect("plain values");
+    run.check()?;
+    write_atomically(&directory::test(run.path()), text.as_bytes())?;
+    Ok(())
+}
+
+/// Plays the test scenes with the current weights, sampled and greedy, and adds the results. Those before the first step
+/// stay, others are replaced.
+///
+/// # Errors
+/// If the game, the model or the device fails.
+pub fn add_test<L: Learner>(
+    results: &mut TestResults,
+    state: &mut State<L>,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let (step, mut config) = (state.step, state.config.clone());
     let (seed, (scenario, scenes)) = (config.eval.seed, state.learner.game());
     let seats = scenes.test(scenario, seed, config.eval.episodes)?;
     for tested in [&mut results.sampled, &mut results.greedy] {
@@ -265,9 +309,6 @@ fn test<L: Learner>(
         }
         config.eval.temperature = 0.0;
     }
-    let text = serde_json::to_string(&results).expect("plain values");
-    run.check()?;
-    write_atomically(&directory::test(run.path()), text.as_bytes())?;
     Ok(())
 }
 

@@ -10,11 +10,9 @@ mod tests;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::{Mmap, MmapOptions};
 use serde_json::{Map, Value, json};
 
 pub(crate) use blocks::GgufFormat;
@@ -23,7 +21,7 @@ pub(crate) use model::{
 };
 pub(crate) use write::{ALIGNMENT, GgufFields, GgufOutput, GgufValue};
 
-use super::disk;
+use super::disk::{self, FileBytes};
 use super::fields::JsonFields;
 use crate::ModelError;
 
@@ -45,7 +43,7 @@ pub fn is_gguf(path: &Path) -> bool {
 /// The header of a file.
 pub(crate) struct Gguf {
     pub(crate) path: PathBuf,
-    pub(crate) map: Mmap,
+    pub(crate) map: FileBytes,
     /// Metadata of one value.
     fields: Map<String, Value>,
     /// Metadata of several values.
@@ -86,15 +84,10 @@ impl Gguf {
 
     fn open_part(path: &Path, most: u64) -> Result<Gguf, ModelError> {
         let wrong = |problem: String| ModelError::file(path, problem);
-        let file = disk::open_regular(path, File::options().read(true));
-        let file = file.map_err(|e| wrong(e.to_string()))?;
-        let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
+        let (map, length) = disk::map(path, most).map_err(|e| wrong(e.to_string()))?;
         if length == 0 {
             return Err(wrong("empty, not a GGUF file".to_owned()));
         }
-        // SAFETY: as in weight_files.rs.
-        let map = unsafe { MmapOptions::new().len(length.min(most) as usize).map(&file) };
-        let map = map.map_err(|e| wrong(e.to_string()))?;
         let mut gguf = Gguf {
             path: path.to_owned(),
             map,
@@ -264,7 +257,7 @@ impl GgufHeader {
             for _ in 0..axes {
                 let size = usize::try_from(reader.u64()?)
                     .ok()
-                    .filter(|n| *n <= 1 << 40);
+                    .filter(|n| *n as u64 <= 1 << 40);
                 shape.insert(
                     0,
                     size.ok_or_else(|| format!("tensor {name}: an axis is too long"))?,

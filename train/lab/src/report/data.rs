@@ -1,10 +1,9 @@
 //! The data of a report page, read from the directories of its runs. `page.js` reads these fields.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lapwing_model::open_regular;
+use lapwing_model::is_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -142,7 +141,7 @@ impl ReportRun {
         let records: Vec<Record> = read(&directory::metrics(path), &mut notes)?;
         let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;
         let file = directory::episodes(path);
-        let episodes = match file.exists() {
+        let episodes = match is_file(&file) {
             true => ShownEpisodes::read(&file, limits).map_err(|e| read_error(&file, e))?,
             false => ShownEpisodes::default(),
         };
@@ -200,7 +199,7 @@ impl ReportRun {
 fn read<T: DeserializeOwned>(path: &Path, notes: &mut Vec<String>) -> Result<Vec<T>, Error> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut found = Vec::new();
-    if open_regular(path, File::options().read(true)).is_err() {
+    if lapwing_model::reader(path).is_err() {
         notes.push(format!("{file_name} is missing or cannot be opened."));
         return Ok(found);
     }

@@ -1,8 +1,7 @@
 //! The episodes of a run that its report page shows.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +81,7 @@ impl ShownEpisodes {
             Some(())
         })?;
         episodes.total = headers.len();
-        let (mut file, mut line) = (BufReader::new(File::open(path)?), Vec::new());
+        let (mut file, mut line) = (lapwing_model::reader(path)?, Vec::new());
         for header in selected(&headers, limits) {
             file.seek(SeekFrom::Start(header.position))?;
             line.clear();

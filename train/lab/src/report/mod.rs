@@ -51,6 +51,15 @@ pub fn write(runs: &[PathBuf], out: &Path) -> Result<Vec<String>, Error> {
     Ok(notes.map(|(run, note)| format!("{run}: {note}")).collect())
 }
 
+/// Returns the data of a page about these runs, as JSON.
+///
+/// # Errors
+/// If a directory contains no run, or a config cannot be read.
+pub fn data(runs: &[PathBuf]) -> Result<String, Error> {
+    let report = ReportData::read(runs)?;
+    Ok(serde_json::to_string(&report).expect("a report is plain values"))
+}
+
 /// Checks that the file is a report or does not exist.
 fn check_free(out: &Path) -> Result<(), RecordError> {
     let is_ours = || {

@@ -1,9 +1,9 @@
-// Shows the data of the page. Replies and names are untrusted: they are inserted as text only.
-(() => {
+// Shows the data of a report, here and in the browser version. Replies and names are untrusted: they are inserted as text only.
+const lapwing = (() => {
 'use strict';
 
-const page = JSON.parse(document.getElementById('data').textContent);
-const main = document.getElementById('main');
+/** The data that is being shown, where to, and the links to its sections. */
+let page, many, scenes, main, sections, turnExtra;
 
 // ---------------------------------------------------------------------------------------------------- elements
 
@@ -18,7 +18,6 @@ function fill(element, attributes, children) {
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const s = (tag, attributes, ...children) => fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 
-const sections = document.querySelector('.top nav');
 /** A table that scrolls sideways. A column is [name, class]; the class n is for numbers. A row is a list of cells. */
 function table(caption, columns, rows, label = caption) {
   const cell = (content, i) => h(i ? 'td' : 'th', { class: columns[i][1], scope: i ? null : 'row' }, content);
@@ -99,52 +98,61 @@ const DASHES = ['5 4', '1 3', '9 3'];
 /**
  * A chart of series over training steps. A series: {name, points, colour, style}; the style is strong (with dots), pale, dashed
  * or empty. A level is a horizontal line, named in the legend: {name, value}. Arrow keys move the cursor; the legend shows the values there.
+ * The method `update` of the element replaces the series; cursor and focus stay.
  */
-function chart(title, unit, series, { levels = [], range = null, marks = [] } = {}) {
-  series = series.filter(one => one.points.length > 0);
-  if (series.length === 0) return null;
-  const xs = [...new Set(series.flatMap(one => one.points.map(p => p[0])))].sort((a, b) => a - b);
-  const values = series.flatMap(one => one.points.flatMap(p => [p[1], p[2], p[3]])).concat(levels.map(l => l.value)).filter(isNumber);
-  let [low, high] = range || [Math.min(...values), Math.max(...values)];
-  if (!range) {
+function chart(title, unit, all, options) {
+  if (all.every(one => one.points.length === 0)) return null;
+  let series, levels, range, marks, xs, low, high, px;
+
+  function set(all, options = {}) {
+    series = all.filter(one => one.points.length > 0);
+    ({ levels = [], range = null, marks = [] } = options);
+    const at = cursor === null ? null : xs[cursor];
+    xs = [...new Set(series.flatMap(one => one.points.map(p => p[0])))].sort((a, b) => a - b);
+    cursor = xs.includes(at) ? xs.indexOf(at) : null;
+    const values = series.flatMap(one => one.points.flatMap(p => [p[1], p[2], p[3]])).concat(levels.map(l => l.value)).filter(isNumber);
+    [low, high] = range || [Math.min(...values), Math.max(...values)];
+    if (range) return;
     if (low > 0 && low < high * 0.6) low = 0;
     const margin = (high - low || Math.abs(high) || 1) * 0.06;
     high += margin;
     if (low !== 0) low -= margin;
   }
-  const [first, last] = [xs[0], xs[xs.length - 1]];
 
   const legend = h('ul', { class: 'legend' });
   const holder = h('div', { class: 'chart' });
   const live = h('p', { class: 'live', role: 'status' });
+  const drawing = s('svg', {
+    role: 'img', tabindex: 0,
+    onpointermove: event => {
+      const at = drawing.getBoundingClientRect();
+      point((event.clientX - at.left) * drawing.viewBox.baseVal.width / at.width);
+    },
+    onpointerleave: () => { cursor = null; place(); },
+    onkeydown: event => {
+      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      cursor = cursor === null ? (move > 0 ? 0 : xs.length - 1) : Math.min(Math.max(cursor + move, 0), xs.length - 1);
+      place();
+      live.textContent = 'step ' + xs[cursor] + ': ' + readings().map(([name, value]) => name + ' ' + value).join(', ');
+    },
+  });
+  holder.append(drawing);
   let cursor = null;
 
   function draw() {
+    const [first, last] = [xs[0], xs[xs.length - 1]];
     const width = Math.max(holder.clientWidth, 220);
     const height = Math.round(Math.min(Math.max(width * 0.5, 170), 290));
     const rows = ticks(low, high, height / 46);
     const widest = Math.max(...rows.map(y => tickText(y, rows).length));
     const box = { left: 14 + 7 * widest, right: width - 10, top: 10, bottom: height - 24 };
-    const px = x => last === first ? (box.left + box.right) / 2 : box.left + (x - first) / (last - first) * (box.right - box.left);
+    px = x => last === first ? (box.left + box.right) / 2 : box.left + (x - first) / (last - first) * (box.right - box.left);
     const py = y => box.bottom - (y - low) / (high - low) * (box.bottom - box.top);
     const columns = last === first ? [first] : ticks(first, last, Math.min(width / 55, last - first)).filter(Number.isInteger);
     const path = list => list.map((p, i) => (i ? 'L' : 'M') + px(p[0]).toFixed(1) + ' ' + py(p[1]).toFixed(1)).join('');
-    const drawing = s('svg', {
-      viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0, 'aria-label': summary(),
-      onpointermove: event => {
-        const at = drawing.getBoundingClientRect();
-        point((event.clientX - at.left) * width / at.width, px);
-      },
-      onpointerleave: () => { cursor = null; place(px); },
-      onkeydown: event => {
-        const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (!move) return;
-        event.preventDefault();
-        cursor = cursor === null ? (move > 0 ? 0 : xs.length - 1) : Math.min(Math.max(cursor + move, 0), xs.length - 1);
-        place(px);
-        live.textContent = 'step ' + xs[cursor] + ': ' + readings().map(([name, value]) => name + ' ' + value).join(', ');
-      },
-    });
+    fill(drawing, { viewBox: `0 0 ${width} ${height}`, height, 'aria-label': summary() }, []).replaceChildren();
     for (const y of rows) {
       drawing.append(
         s('line', { class: 'gridline', x1: box.left, x2: box.right, y1: py(y), y2: py(y) }),
@@ -173,18 +181,17 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
     levels.forEach((level, i) => drawing.append(
       s('line', { class: 'level', x1: box.left, x2: box.right, y1: py(level.value), y2: py(level.value), 'stroke-dasharray': DASHES[i] })));
     drawing.append(s('line', { class: 'cursor', y1: box.top, y2: box.bottom, visibility: 'hidden' }));
-    holder.replaceChildren(drawing);
-    place(px);
+    place();
   }
 
   /** Moves the cursor to the step nearest to a position. */
-  function point(at, px) {
+  function point(at) {
     const near = xs.reduce((best, x, i) => Math.abs(px(x) - at) < Math.abs(px(xs[best]) - at) ? i : best, 0);
-    if (near !== cursor) { cursor = near; place(px); }
+    if (near !== cursor) { cursor = near; place(); }
   }
 
-  function place(px) {
-    const line = holder.querySelector('.cursor');
+  function place() {
+    const line = drawing.querySelector('.cursor');
     line.setAttribute('visibility', cursor === null ? 'hidden' : 'visible');
     if (cursor !== null) {
       line.setAttribute('x1', px(xs[cursor]));
@@ -234,13 +241,20 @@ function chart(title, unit, series, { levels = [], range = null, marks = [] } = 
 
   const details = h('details', {}, h('summary', {}, 'As a table'));
   details.addEventListener('toggle', () => { if (details.open && details.children.length === 1) details.append(steps()); });
+  set(all, options);
   new ResizeObserver(draw).observe(holder);
-  return h('figure', { class: 'card' }, h('figcaption', {}, h('h3', {}, title), h('span', {}, unit)), holder, legend, live, details);
+  const element = h('figure', { class: 'card' }, h('figcaption', {}, h('h3', {}, title), h('span', {}, unit)), holder, legend, live, details);
+  element.update = (all, options) => {
+    set(all, options);
+    draw();
+    const open = details.children[1];
+    if (open && !open.contains(document.activeElement)) open.replaceWith(steps());
+  };
+  return element;
 }
 
 // ---------------------------------------------------------------------------------------------------- results of the runs
 
-const many = page.groups.length > 1;
 const seedsOf = group => group.runs.length;
 const label = group => seedsOf(group) > 1 ? `${group.label} (${seedsOf(group)} seeds)` : group.label;
 
@@ -287,7 +301,7 @@ function state(run) {
   return plural(run.steps_total, 'step');
 }
 
-function head() {
+function head(heading) {
   const first = page.runs[0];
   const games = [...new Set(page.runs.map(run => run.game))].join(', ');
   const of = text => [...new Set(page.runs.flatMap(run => run.sessions.slice(0, 1).map(text)))].join(', ') || null;
@@ -300,7 +314,7 @@ function head() {
     of(session => `on ${session.device}${session.software ? ' (a software device)' : ''}`),
     first.sessions.length ? date(first.sessions[0].time) : null,
   ].filter(Boolean).join(' · ');
-  main.append(h('h1', {}, title), h('p', { class: 'lead' }, lead));
+  main.append(h(heading, {}, title), h('p', { class: 'lead' }, lead));
 }
 
 const tile = (name, value, fine) => h('div', { class: 'card tile' }, h('dt', {}, name), h('dd', { class: 'big' }, value), h('dd', { class: 'fine' }, fine));
@@ -501,13 +515,14 @@ const prompt = (run, episode, turn) => {
   return second === undefined ? first : first + episode.turns[turn].observation + second;
 };
 const kind = episode => episode.purpose === 'evaluation' ? `evaluation after step ${episode.step}` : `training step ${episode.step}`;
-/** Numbers the scenes of the page, whose seeds are long. */
-const scenes = [...new Set(page.runs.flatMap(run => run.episodes.shown.map(episode => episode.scene)))];
 const seat = episode => `scene ${scenes.indexOf(episode.scene) + 1}` + (episode.agent ? `, agent ${episode.agent + 1}` : '');
 const signed = value => !isNumber(value) ? '–' : (value > 0 ? '+' : '') + (Number.isInteger(value) ? value : value.toFixed(3));
-const replays = [];
+/** What uses the arrow keys: {element, key, isPlaying}. */
+let replays = [];
+/** What was last chosen in a replay, by its id, for when it is shown again with more data. */
+const chosen = new Map();
 
-/** Shows episodes side by side, turn by turn. `choices`: [{text, episodes: [{run, episode, title}]}]. */
+/** Shows episodes side by side, turn by turn. `choices`: [{text, key, episodes: [{run, episode, title}]}]; a key is the same in a later report. */
 function replay(id, name, choices, first = 0) {
   let lanes = [], at = 0, timer = null;
   const live = h('p', { class: 'live', role: 'status', 'aria-live': 'polite' });
@@ -521,7 +536,7 @@ function replay(id, name, choices, first = 0) {
     control('M5 3l7 5-7 5z', 'Next turn', () => go(at + 1)), control('M13 3v10M3 3l7 5-7 5z', 'To the end', () => go(length())),
   ];
   const play = h('button', { type: 'button', onclick: () => timer ? stop() : start() }, 'Play');
-  const select = h('select', { 'aria-label': name, onchange: () => choose(Number(select.value)) }, choices.map((choice, i) => h('option', { value: i }, choice.text)));
+  const select = h('select', { 'aria-label': name, onchange: () => { choose(Number(select.value)); remember(); } }, choices.map((choice, i) => h('option', { value: i }, choice.text)));
   const element = h('div', { class: 'card replay', id, role: 'group', tabindex: 0, 'aria-label': name + '. The left and right arrow keys step through.' },
     h('div', { class: 'controls' }, select), h('div', { class: 'controls steps' }, buttons, play, where), holder, live);
   element.addEventListener('keydown', event => { if (event.target !== select && key(event)) event.stopPropagation(); });
@@ -537,20 +552,21 @@ function replay(id, name, choices, first = 0) {
   function start() {
     if (at >= length()) go(0);
     play.textContent = 'Pause';
-    timer = setInterval(() => at >= length() ? stop() : show(at + 1), 700);
+    timer = setInterval(() => at >= length() || !element.isConnected ? stop() : show(at + 1), 700);
   }
   function stop() {
     clearInterval(timer);
     timer = null;
     play.textContent = 'Play';
   }
+  function remember() { chosen.set(id, { key: choices[select.value].key, at }); }
   function choose(number) {
     stop();
     select.value = number;
     lanes = choices[number].episodes;
     show(0);
   }
-  function go(to) { stop(); show(to); }
+  function go(to) { stop(); show(to); remember(); }
   function show(to) {
     at = Math.min(Math.max(to, 0), length());
     const focused = holder.contains(document.activeElement);
@@ -560,8 +576,10 @@ function replay(id, name, choices, first = 0) {
     buttons.forEach((button, i) => { button.disabled = i < 2 ? at === 0 : at === length(); });
     live.textContent = lanes.map(one => (one.title ? one.title + ': ' : '') + described(one, at)).join('. ');
   }
-  choose(first);
-  replays.push({ element, key });
+  const known = chosen.get(id), again = known ? choices.findIndex(choice => choice.key === known.key) : -1;
+  choose(again < 0 ? first : again);
+  if (again >= 0) show(known.at);
+  replays.push({ element, key, isPlaying: () => timer !== null });
   return element;
 }
 
@@ -591,6 +609,7 @@ function lane({ run, episode, title }, at, go) {
         h('dd', {}, turn.action === null ? h('span', { class: 'badge bad' }, 'invalid reply') : h('strong', {}, (ARROWS[turn.action] ? ARROWS[turn.action] + ' ' : '') + turn.action))),
       h('div', { class: 'numbers' }, number('reward', signed(turn.reward)), run.language ? number('penalty', signed(turn.shaping)) : null,
         isNumber(turn.advantage) ? number('advantage', signed(turn.advantage)) : null),
+      run.language && turnExtra ? turnExtra({ run, episode, title, turn, prompt: prompt(run, episode, at) }) : null,
       run.language ? h('details', {}, h('summary', {}, 'Prompt'), h('pre', {}, prompt(run, episode, at))) : null];
   const step = (turn, i) => h('li', {}, h('button', { type: 'button', class: turn.action === null ? 'unread' : null, 'aria-current': i === at ? 'step' : null,
     'aria-label': `Turn ${i + 1}: ${turn.action === null ? 'invalid reply' : turn.action}`, onclick: () => go(i) }, turn.action === null ? '?' : ARROWS[turn.action] || turn.action));
@@ -607,6 +626,7 @@ function pairs() {
     const name = page.runs.length > 1 ? run.name + ', ' : '';
     return {
       text: `${name}${seat(first)}: return ${signed(first.return)} before, ${signed(last.return)} after`,
+      key: [run.name, first.scene, first.agent].join(' '),
       gain: last.return - first.return,
       episodes: [{ run, episode: first, title: `Before (step ${first.step})` }, { run, episode: last, title: `After (step ${last.step})` }],
     };
@@ -624,6 +644,7 @@ function episodes() {
   const all = page.runs.flatMap(run => run.episodes.shown.map(episode => ({
     text: (page.runs.length > 1 ? run.name + ', ' : '') + `${kind(episode)}, ${seat(episode)}: return ${signed(episode.return)}`
       + (isNumber(episode.advantage) ? `, advantage ${signed(episode.advantage)}` : '') + (episode.chosen ? ', trained on' : ''),
+    key: [run.name, kind(episode), episode.scene, episode.agent, episode.advantage, episode.turns.length].join(' '),
     episodes: [{ run, episode, title: '' }],
   })));
   const total = sum(page.runs.map(run => run.episodes.total));
@@ -685,16 +706,32 @@ setTheme(preferred.matches);
 preferred.addEventListener('change', event => setTheme(event.matches));
 theme.addEventListener('click', () => setTheme(!document.documentElement.classList.contains('dark')));
 
-head();
-warnings();
-if (!many) tiles();
-if (page.runs.length > 1) runsTable();
-results();
-pairs();
-curves();
-episodes();
-cost();
-config();
-machine();
-main.append(h('footer', {}, 'Made by lapwing report from metrics.jsonl, episodes.jsonl, sessions.jsonl and config.toml. This file contains all data.'));
+/** Appends the report to an element, and links to its sections to another. `turnExtra` returns more elements for a turn of a replay. */
+function showReport(data, options) {
+  use(data);
+  ({ main, nav: sections, turnExtra } = options);
+  replays = replays.filter(one => one.element.isConnected);
+  head(options.heading || 'h1');
+  warnings();
+  if (!many) tiles();
+  if (page.runs.length > 1) runsTable();
+  results();
+  pairs();
+  curves();
+  episodes();
+  cost();
+  config();
+  machine();
+}
+
+/** Sets the data that `both` and `levels` read. */
+function use(data) {
+  page = data;
+  many = page.groups.length > 1;
+  // Numbers the scenes, whose seeds are long.
+  scenes = [...new Set(page.runs.flatMap(run => run.episodes.shown.map(episode => episode.scene)))];
+}
+
+const isPlaying = () => replays.some(one => one.element.isConnected && one.isPlaying());
+return { h, s, table, score, count, duration, plural, chart, both, levels, successes, board, signed, ARROWS, use, showReport, isPlaying };
 })();

@@ -1,6 +1,6 @@
 //! A training step of a value network: plays its episodes, then updates the network as DQN or PQN.
 
-use std::time::Instant;
+use web_time::Instant;
 
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Episode, Progress, Seat, seeds};

@@ -1,10 +1,11 @@
 //! The files of a model (built-in, of a directory, or of a repository), and loading them on a device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use lapwing_model::{
-    ChatTemplate, Hub, Model, ModelDirectory, ModelError, Precision, Repository, StoredAdapter,
-    TextFiles, Tokenizer, is_gguf,
+    ChatTemplate, Hub, MEMORY, Model, ModelDirectory, ModelError, Precision, Repository,
+    StoredAdapter, TextFiles, Tokenizer, is_dir, is_file, is_gguf, write_file,
 };
 use lapwing_tensor::{Gpu, Parameters};
 
@@ -31,15 +32,16 @@ const FILES: &[(&str, &[u8])] = embedded!(
 
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Writes the built-in model as a Hugging Face directory.
-///
-/// # Errors
-/// If the directory cannot be written.
-pub fn unpack(dir: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    FILES
-        .iter()
-        .try_for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes))
+/// Returns the Hugging Face directory of the built-in model, which is in memory.
+pub fn built_in() -> PathBuf {
+    static WRITTEN: Once = Once::new();
+    let dir = Path::new(MEMORY).join(BUILT_IN);
+    WRITTEN.call_once(|| {
+        for (name, bytes) in FILES {
+            write_file(&dir.join(name), bytes).expect("memory takes files");
+        }
+    });
+    dir
 }
 
 /// The files of a model, read and checked; nothing is on a device yet.
@@ -54,8 +56,6 @@ pub struct Files {
     text: TextFiles,
     /// none: the file does not exist
     tokenizer: Option<Tokenizer>,
-    /// the temporary directory of the built-in model
-    _unpacked: Option<tempfile::TempDir>,
 }
 
 impl Files {
@@ -114,20 +114,14 @@ impl Files {
 
     /// Does the same with the tokenizer and the template of another directory.
     fn opened(dir: Option<&Path>, tokenizer: Option<&Path>) -> Result<Files, Error> {
-        // The loader maps files, so the built-in ones are written to a temporary directory until they are loaded.
-        let unpacked = match dir {
-            Some(dir) if !dir.is_dir() && !is_gguf(dir) => return Err(Error::no_model(dir)),
-            Some(_) => None,
-            None => Some(tempfile::tempdir().map_err(Error::Unpack)?),
+        let path = match dir {
+            Some(dir) if !is_dir(dir) && !is_gguf(dir) => return Err(Error::no_model(dir)),
+            Some(dir) => dir.to_owned(),
+            None => built_in(),
         };
-        if let Some(unpacked) = &unpacked {
-            unpack(unpacked.path()).map_err(Error::Unpack)?;
-        }
-        let path = unpacked.as_ref().map(|unpacked| unpacked.path());
-        let path = path.or(dir).expect("one of both");
-        let mut checkpoint = ModelDirectory::open(path)?;
+        let mut checkpoint = ModelDirectory::open(&path)?;
         if let Some(other) = tokenizer {
-            if !other.join(TOKENIZER).is_file() {
+            if !is_file(&other.join(TOKENIZER)) {
                 return Err(Error::Unusable(format!(
                     "there is no {TOKENIZER} in {}: wanted a directory with that file, and tokenizer_config.json for the chat \
                      template (--tokenizer, model.tokenizer)",
@@ -142,7 +136,7 @@ impl Files {
             None => TextFiles::trusted(text_path),
         };
         // Read even if it is not needed, so that the tokenizer of another model is always noticed.
-        let tokenizer = match is_gguf(text_path) || text_path.join(TOKENIZER).exists() {
+        let tokenizer = match is_gguf(text_path) || is_file(&text_path.join(TOKENIZER)) {
             true => Some(text.tokenizer(checkpoint.config())?),
             false => None,
         };
@@ -152,7 +146,6 @@ impl Files {
             checkpoint,
             text,
             tokenizer,
-            _unpacked: unpacked,
         })
     }
 
@@ -188,7 +181,7 @@ impl Files {
     /// # Errors
     /// If it is missing, damaged, unsupported, or made for another model.
     pub fn adapter(&self, dir: &Path) -> Result<StoredAdapter, Error> {
-        if !dir.is_dir() {
+        if !is_dir(dir) {
             return Err(Error::Unusable(format!(
                 "there is no adapter directory {}: wanted one with adapter_config.json and adapter_model.safetensors",
                 dir.display()

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lapwing_model::{entries, is_file, read_file};
+
 use crate::record::{RecordError, read_error};
 
 /// Returns a few hex digits that depend on the files of model directories, or on GGUF files: on every byte of small files; for weights, which may have
@@ -15,31 +17,25 @@ pub(crate) fn fingerprint(places: &[&Path]) -> Result<String, RecordError> {
     let mut sum = 0;
     for place in places {
         let unreadable = |reason: std::io::Error| read_error(place, reason);
-        let mut names: Vec<PathBuf> = Vec::new();
-        if place.is_file() {
-            names.push(place.to_path_buf());
-        } else {
-            for entry in fs::read_dir(place).map_err(unreadable)? {
-                let path = entry.map_err(unreadable)?.path();
-                let extension = path
-                    .extension()
-                    .and_then(|e| e.to_str())
-                    .unwrap_or_default();
-                if path.is_file() && ["json", "jinja", "safetensors"].contains(&extension) {
-                    names.push(path);
-                }
-            }
-        }
+        let is_part = |path: &PathBuf| {
+            let extension = path.extension().and_then(|e| e.to_str());
+            is_file(path) && ["json", "jinja", "safetensors"].contains(&extension.unwrap_or_default())
+        };
+        let mut names: Vec<PathBuf> = match is_file(place) {
+            true => vec![place.to_path_buf()],
+            false => entries(place).map_err(unreadable)?,
+        };
+        names.retain(|path| path.as_path() == *place || is_part(path));
         names.sort();
         for path in names {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             sum = crc32c::crc32c_append(sum, name.as_bytes());
-            let file = fs::File::open(&path).map_err(unreadable)?;
-            let length = file.metadata().map_err(unreadable)?.len();
-            sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
-            sum = match length <= SMALL {
-                true => crc32c::crc32c_append(sum, &fs::read(&path).map_err(unreadable)?),
-                false => sampled(&file, length, sum).map_err(unreadable)?,
+            sum = match read_file(&path, SMALL) {
+                Ok(bytes) => {
+                    sum = crc32c::crc32c_append(sum, &(bytes.len() as u64).to_le_bytes());
+                    crc32c::crc32c_append(sum, &bytes)
+                }
+                Err(_) => sampled(&path, sum).map_err(unreadable)?,
             };
         }
     }
@@ -47,9 +43,11 @@ pub(crate) fn fingerprint(places: &[&Path]) -> Result<String, RecordError> {
 }
 
 /// The first mebibyte, and a page at regular distances.
-fn sampled(file: &fs::File, length: u64, sum: u32) -> std::io::Result<u32> {
+fn sampled(path: &Path, sum: u32) -> std::io::Result<u32> {
     use std::io::{Read, Seek, SeekFrom};
-    let (mut file, mut sum) = (file, sum);
+    let mut file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
     let mut bytes = vec![0; 1 << 20];
     file.read_exact(&mut bytes)?;
     sum = crc32c::crc32c_append(sum, &bytes);

@@ -168,7 +168,7 @@ lapwing_env::options! {
 
 impl EvalConfig {
     /// Returns whether an evaluation comes before this step.
-    pub(crate) fn is_due(&self, step: usize) -> bool {
+    pub fn is_due(&self, step: usize) -> bool {
         step == 0 || self.every > 0 && step.is_multiple_of(self.every)
     }
 }

@@ -311,7 +311,7 @@ pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
 /// If it is not.
 pub fn is_run(path: &Path) -> Result<(), RecordError> {
     let problem = match path.is_dir() {
-        _ if config(path).is_file() => return Ok(()),
+        _ if lapwing_model::is_file(&config(path)) => return Ok(()),
         true => "is not a run",
         false if path.exists() => "is a file",
         false => "does not exist",

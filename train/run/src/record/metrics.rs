@@ -2,7 +2,7 @@
 //! otherwise.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 

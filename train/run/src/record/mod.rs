@@ -59,7 +59,7 @@ impl Record {
     ///
     /// # Errors
     /// The error names the first that is not.
-    pub(crate) fn check(&self) -> Result<(), RecordError> {
+    pub fn check(&self) -> Result<(), RecordError> {
         if matches!(self, Record::Episode(_)) {
             // The action of an unreadable reply is null. The referee checks the rewards.
             return Ok(());

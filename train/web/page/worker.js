@@ -1,0 +1,74 @@
+// Runs lapwing in a worker, so that the page never waits. The module suspends while it waits for the GPU (JSPI).
+import init, { answer, file, put_file } from './lapwing_web.js';
+
+/** The text of a panic. The module cannot be used after it. */
+let panic = null;
+self.lapwing_panicked = text => { panic = text; };
+
+let shown = 0;
+self.lapwing_progress = (phase, done, total, unit) => {
+  const now = performance.now();
+  if (done > 0 && done < total && now - shown < 100) return;
+  shown = now;
+  self.postMessage({ event: 'progress', phase, done, total, unit });
+};
+
+async function ask(call, arg = {}) {
+  try {
+    return JSON.parse(await answer(JSON.stringify({ call, ...arg })));
+  } catch (error) {
+    if (panic) throw new Error(`lapwing failed and has to be loaded again: ${panic}`);
+    throw error;
+  }
+}
+
+const put = (folder, files) => files.forEach(one => put_file(`${folder}/${one.name}`, one.bytes));
+
+/** Requests wait for each other; training lets them in between two steps. */
+let queue = Promise.resolve();
+const inTurn = work => {
+  const done = queue.then(work);
+  queue = done.catch(() => {});
+  return done;
+};
+
+let stopped = false;
+async function train() {
+  stopped = false;
+  while (!stopped) {
+    const done = await inTurn(async () => {
+      const { step, steps, done } = await ask('advance');
+      const data = await ask('report');
+      data.runs[0].running = !done;
+      self.postMessage({ event: 'report', data, step, steps });
+      return done;
+    });
+    if (done) return { done };
+  }
+  return { done: false };
+}
+
+const calls = {
+  train,
+  stop: () => { stopped = true; return {}; },
+  files: () => inTurn(async () => (await ask('files')).map(path => ({ name: path.split('/').pop(), bytes: file(path) }))),
+  look: ({ files, preset }) => inTurn(async () => {
+    put('look', files);
+    return { data: await ask('look', { preset }) };
+  }),
+  adapter: ({ files }) => inTurn(async () => {
+    put('adapter', files);
+    return ask('adapter');
+  }),
+};
+
+const ready = init();
+self.onmessage = async ({ data: { id, call, arg } }) => {
+  try {
+    await ready;
+    const value = await (calls[call] ? calls[call](arg) : inTurn(() => ask(call, arg)));
+    self.postMessage({ id, value });
+  } catch (error) {
+    self.postMessage({ id, error: error.message || String(error) });
+  }
+};
