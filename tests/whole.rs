@@ -287,7 +287,13 @@ fn what_is_kept_plays_the_same_games() {
     let kept = model(&dir);
     let base = lapwing_train::base::files::built_in();
     let in_base = lapwing_model::entries(&base).unwrap();
-    assert_eq!(in_base, names(&kept).iter().map(|name| base.join(name)).collect::<Vec<_>>());
+    assert_eq!(
+        in_base,
+        names(&kept)
+            .iter()
+            .map(|name| base.join(name))
+            .collect::<Vec<_>>()
+    );
     for name in [
         "tokenizer.json",
         "tokenizer_config.json",

@@ -31,9 +31,9 @@ pub use decoder::{
 };
 pub use error::ModelError;
 pub use files::{
-    CompanionFiles, FileReader, LoadReport, MEMORY, ModelDirectory, Precision, entries, is_dir,
-    is_file, is_gguf, open_regular, read_file, read_text, reader, remove_temporary,
-    write_atomically, write_file,
+    CompanionFiles, FileReader, LoadReport, MEMORY, ModelDirectory, Precision, clear_memory,
+    entries, is_dir, is_file, is_gguf, open_regular, read_file, read_text, reader,
+    remove_temporary, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};
 pub use hub::{Hub, HubSnapshot, Repository};

@@ -210,7 +210,7 @@ class Chromium(Browser):
 
     def complaints(self):
         """Returns the errors and warnings of the page and its workers."""
-        found = [f"exception: {told['exceptionDetails']}" for told in self.told("Runtime.exceptionThrown")]
+        found = [f"exception: {told['exceptionDetails'].get('exception', {}).get('description')}" for told in self.told("Runtime.exceptionThrown")]
         found += [f"console: {told['args']}" for told in self.told("Runtime.consoleAPICalled")
                   if told["type"] in ("error", "warning", "assert")]
         return found + [f"log: {told['entry']['text']}" for told in self.told("Log.entryAdded")
@@ -352,6 +352,7 @@ class Firefox(Browser):
         return [f"{told['type']}: {told['text']}" for told in self.told("log.entryAdded") if told["level"] in ("error", "warn")]
 
     def requests(self):
+        """Returns the requests of the page. Firefox does not report those of its workers."""
         return [told["request"]["url"] for told in self.told("network.beforeRequestSent")]
 
     def quit(self):

@@ -85,7 +85,11 @@ pub(crate) fn map(path: &Path, most: u64) -> io::Result<(FileBytes, u64)> {
     let length = file.metadata()?.len();
     // SAFETY: the map is only read. If another process truncates the file meanwhile, reading it ends this process with a
     // signal. That is accepted, because copying gigabytes would be worse.
-    let map = unsafe { MmapOptions::new().len(length.min(most) as usize).map(&file)? };
+    let map = unsafe {
+        MmapOptions::new()
+            .len(length.min(most) as usize)
+            .map(&file)?
+    };
     Ok((FileBytes::Mapped(map), length))
 }
 
@@ -249,7 +253,7 @@ pub(crate) fn write_directory_atomically(
 ) -> Result<(), ModelError> {
     let failed = |e: io::Error| ModelError::unwritable(dir, e);
     if memory::holds(dir) {
-        memory::clear(dir);
+        memory::clear_memory(dir);
         return fill(dir);
     }
     let parent = parent(dir);

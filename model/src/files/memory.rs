@@ -37,7 +37,7 @@ pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
     below.map(|(path, _)| path.clone()).collect()
 }
 
-/// Removes the files in a directory.
-pub(super) fn clear(dir: &Path) {
+/// Removes the files in a directory in memory.
+pub fn clear_memory(dir: &Path) {
     files().retain(|path, _| !path.starts_with(dir));
 }

@@ -19,6 +19,6 @@ pub use disk::{
     remove_temporary, write_atomically, write_file,
 };
 pub use gguf::is_gguf;
-pub use memory::MEMORY;
+pub use memory::{MEMORY, clear_memory};
 pub use model_directory::ModelDirectory;
 pub use precision::{LoadReport, Precision};

@@ -215,6 +215,11 @@ impl Gpu {
         })))
     }
 
+    /// Loses the device, as a driver's reset does. For tests.
+    pub fn lose(&self) {
+        self.0.device.destroy();
+    }
+
     /// Returns the reason why [`Gpu::list`] is empty, as far as it is known.
     pub fn none_found() -> GpuError {
         let why = || caps::why_none().map_or(GpuError::NoDevice, GpuError::NoDriver);
@@ -537,7 +542,7 @@ mod tests {
         let gpu = Gpu::open(GpuOptions::default()).unwrap();
         let x = Tensor::from_slice(&gpu, &[0.5; 64], &[4, 16]).tracked();
         x.to_vec().unwrap();
-        gpu.0.device.destroy();
+        gpu.lose();
         for _ in 0..3 {
             // New kernels, new buffers, writes, reads, gradients.
             let y = x.attention(&x, &x, &Visibility::tree(&gpu, &[4; 4]), 1, 1);

@@ -35,7 +35,10 @@ mod native {
 }
 
 #[cfg(target_family = "wasm")]
-#[expect(deprecated, reason = "waiting is new in browsers, and called experimental")]
+#[expect(
+    deprecated,
+    reason = "waiting is new in browsers, and called experimental"
+)]
 mod browser {
     use std::cell::Cell;
     use std::rc::Rc;
@@ -93,9 +96,9 @@ mod browser {
         /// Waits until the device has finished all submitted work. An error is kept.
         pub(in crate::gpu) fn wait(&self) {
             suspend(|waiter| {
-            let queue = &self.0.queue;
-            queue.on_submitted_work_done(move || waiter.done(()));
-        });
+                let queue = &self.0.queue;
+                queue.on_submitted_work_done(move || waiter.done(()));
+            });
             self.0.recorder.lock().expect("recorder").finished();
         }
     }

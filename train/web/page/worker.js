@@ -1,5 +1,5 @@
 // Runs lapwing in a worker, so that the page never waits. The module suspends while it waits for the GPU (JSPI).
-import init, { answer, file, put_file } from './lapwing_web.js';
+import init, { answer, clear_files, file, put_file } from './lapwing_web.js';
 
 /** The text of a panic. The module cannot be used after it. */
 let panic = null;
@@ -22,7 +22,11 @@ async function ask(call, arg = {}) {
   }
 }
 
-const put = (folder, files) => files.forEach(one => put_file(`${folder}/${one.name}`, one.bytes));
+/** Replaces the files of a folder. */
+function put(folder, files) {
+  clear_files(folder);
+  files.forEach(one => put_file(`${folder}/${one.name}`, one.bytes));
+}
 
 /** Requests wait for each other; training lets them in between two steps. */
 let queue = Promise.resolve();

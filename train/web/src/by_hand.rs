@@ -86,7 +86,9 @@ impl Player for Turns<'_> {
             };
             self.replies.insert(at, reply);
         }
-        let replies = asks.iter().map(|ask| self.replies[&(ask.agent, ask.turn)].clone());
+        let replies = asks
+            .iter()
+            .map(|ask| self.replies[&(ask.agent, ask.turn)].clone());
         Ok(replies.collect())
     }
 }
@@ -168,7 +170,11 @@ impl ByHand {
     }
 
     /// Returns the model's replies of the last turn.
-    fn moves(&mut self, episodes: &[Episode], actions: &[String]) -> Result<Vec<ModelMove>, String> {
+    fn moves(
+        &mut self,
+        episodes: &[Episode],
+        actions: &[String],
+    ) -> Result<Vec<ModelMove>, String> {
         let mut moves = Vec::new();
         let Some(last) = self.turns.checked_sub(1) else {
             return Ok(moves);

@@ -10,13 +10,16 @@ mod words;
 pub use session::Session;
 
 #[cfg(target_family = "wasm")]
-#[expect(deprecated, reason = "waiting is new in browsers, and called experimental")]
+#[expect(
+    deprecated,
+    reason = "waiting is new in browsers, and called experimental"
+)]
 mod browser {
     use std::cell::RefCell;
     use std::panic;
     use std::path::Path;
 
-    use lapwing_model::{MEMORY, read_file, write_file};
+    use lapwing_model::{MEMORY, clear_memory, read_file, write_file};
     use lapwing_play::Progress;
     use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
@@ -55,6 +58,12 @@ mod browser {
     #[wasm_bindgen]
     pub fn put_file(path: &str, bytes: &[u8]) {
         write_file(&Path::new(MEMORY).join(path), bytes).expect("memory takes files");
+    }
+
+    /// Removes the files of a folder of that memory.
+    #[wasm_bindgen]
+    pub fn clear_files(folder: &str) {
+        clear_memory(&Path::new(MEMORY).join(folder));
     }
 
     /// Returns a file of that memory; empty if it does not exist.

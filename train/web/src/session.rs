@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use lapwing_lab::report;
 use lapwing_model::{MEMORY, entries, is_file, write_file};
 use lapwing_play::Progress;
-use lapwing_tensor::{Caps, Gpu, GpuOptions};
+use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions};
 use lapwing_train::health::HealthChecks;
 use lapwing_train::learner::Learner;
+use lapwing_train::record::Record;
 use lapwing_train::record::directory::{self, Session as Start};
 use lapwing_train::record::metrics::{TestResults, now};
-use lapwing_train::record::Record;
+use lapwing_train::snapshot::Snapshot;
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::{Config, trainer};
 use serde::Deserialize;
@@ -85,6 +86,7 @@ struct Choice {
 /// A device, and what the visitor does with it.
 pub struct Session {
     gpu: Gpu,
+    checked: bool,
     run: Option<Run>,
     hand: Option<ByHand>,
     /// The directory of the adapter that the visitor brought.
@@ -98,13 +100,20 @@ struct Run {
     test: TestResults,
     metrics: Lines,
     episodes: Lines,
+    /// To continue from if the device is lost.
+    kept: Snapshot,
 }
 
 /// A file of records.
 struct Lines {
     path: PathBuf,
     text: String,
+    /// The length at the last snapshot.
+    kept: usize,
 }
+
+/// Steps between two snapshots.
+const KEPT_EVERY: usize = 10;
 
 fn run_directory() -> PathBuf {
     Path::new(MEMORY).join("run")
@@ -121,19 +130,24 @@ fn config(preset: &str, settings: &[String]) -> Result<Config, String> {
     }
 }
 
+fn device(checked: bool) -> Result<Gpu, String> {
+    let options = GpuOptions {
+        webgpu: true,
+        checked,
+        ..GpuOptions::default()
+    };
+    Gpu::open(options).map_err(sentence)
+}
+
 impl Session {
     /// Opens the device. With `checked`, kernels are compiled with bounds checks, for tests.
     ///
     /// # Errors
     /// If there is none, or it lacks a feature.
     pub fn open(checked: bool) -> Result<Session, String> {
-        let options = GpuOptions {
-            webgpu: true,
-            checked,
-            ..GpuOptions::default()
-        };
         Ok(Session {
-            gpu: Gpu::open(options).map_err(sentence)?,
+            gpu: device(checked)?,
+            checked,
             run: None,
             hand: None,
             adapter: None,
@@ -155,10 +169,10 @@ impl Session {
             Request::Look { preset } => return look(&preset),
             Request::Adapter => self.bring_adapter(progress),
             Request::Words { prompt, trained } => {
-                if self.run.is_none() {
-                    self.run = Some(Run::new(&self.gpu, config(PRESETS[0].0, &[])?, progress)?);
-                }
-                let learner = &mut self.run()?.state.learner;
+                let learner = match &mut self.run {
+                    Some(run) => &mut run.state.learner,
+                    None => &mut self.player(PRESETS[0].0, &[], progress)?.learner,
+                };
                 let tokenizer = learner.worlds[0].prompts.tokenizer();
                 words(&mut learner.policy, tokenizer, &prompt, trained).map(|words| json!(words))
             }
@@ -174,8 +188,38 @@ impl Session {
             Request::Selftest => self.self_test(progress),
         };
         // An error of the device may come later than the call that caused it.
-        self.gpu.finish().map_err(sentence)?;
-        answer.map(|value| value.to_string())
+        match self.gpu.finish() {
+            Err(GpuError::Lost(why)) => Err(self.reopen(&why, progress)?),
+            Err(error) => Err(sentence(error)),
+            Ok(()) => answer.map(|value| value.to_string()),
+        }
+    }
+
+    /// Opens the device again after its loss, and restores the last snapshot of the run. Returns the sentence for the visitor.
+    fn reopen(&mut self, why: &str, progress: &dyn Progress) -> Result<String, String> {
+        let again = |error: String| {
+            format!(
+                "the GPU was lost ({why}), and could not be opened again: {error}; reload the page"
+            )
+        };
+        self.gpu = device(self.checked).map_err(again)?;
+        self.hand = None;
+        let Some(run) = self.run.take() else {
+            return Ok(format!(
+                "the GPU was lost ({why}) and was opened again; try once more"
+            ));
+        };
+        let run = run.again(&self.gpu, progress).map_err(again)?;
+        let step = run.state.step;
+        self.run = Some(run);
+        Ok(format!(
+            "the GPU was lost ({why}) and was opened again; Continue trains on from step {step}"
+        ))
+    }
+
+    /// Loses the device, for tests.
+    pub fn lose_device(&self) {
+        self.gpu.lose();
     }
 
     fn run(&mut self) -> Result<&mut Run, String> {
@@ -218,13 +262,10 @@ impl Session {
             let learn = (choice.group_size * 7).div_ceil(25);
             settings.push(format!("train.learn={learn}"));
         }
-        if let Some(adapter) = &self.adapter {
-            settings.push(format!("model.adapter={:?}", adapter.display().to_string()));
-        }
+        settings.extend(self.adapter_setting());
         let config = config(&choice.preset, &settings)?;
-        // The old one frees its memory first.
-        self.run = None;
-        self.hand = None;
+        // The old ones free their memory first.
+        (self.run, self.hand) = (None, None);
         let run = Run::new(&self.gpu, config, progress)?;
         run.begin(self.gpu.caps(), &choice.preset)?;
         let steps = run.state.config.train.steps;
@@ -232,20 +273,32 @@ impl Session {
         Ok(json!({ "steps": steps }))
     }
 
+    /// Returns the model for playing, with the adapter that the visitor brought.
+    fn player(
+        &self,
+        preset: &str,
+        settings: &[&str],
+        progress: &dyn Progress,
+    ) -> Result<State, String> {
+        let mut settings: Vec<String> = settings.iter().map(|it| (*it).to_owned()).collect();
+        settings.extend(self.adapter_setting());
+        let config = config(preset, &settings)?;
+        State::new(&self.gpu, None, config, RunPurpose::Play, progress).map_err(sentence)
+    }
+
+    fn adapter_setting(&self) -> Option<String> {
+        let dir = self.adapter.as_ref()?;
+        Some(format!("model.adapter={:?}", dir.display().to_string()))
+    }
+
     fn bring_adapter(&mut self, progress: &dyn Progress) -> Result<Value, String> {
-        let dir = Path::new(MEMORY).join("adapter");
-        let setting = format!("model.adapter={:?}", dir.display().to_string());
-        let config = config(PRESETS[0].0, &[setting])?;
-        let rank = State::new(&self.gpu, None, config, RunPurpose::Play, progress)
-            .map_err(sentence)?
-            .learner
-            .policy
-            .adapter
-            .map_or(0, |adapter| adapter.config().rank);
-        self.adapter = Some(dir);
-        // The run has other weights.
-        self.run = None;
-        self.hand = None;
+        let before = self.adapter.replace(Path::new(MEMORY).join("adapter"));
+        let state = self.player(PRESETS[0].0, &[], progress);
+        let state = state.inspect_err(|_| self.adapter = before)?;
+        // The run and the game have other weights.
+        (self.run, self.hand) = (None, None);
+        let adapter = state.learner.policy.adapter.as_ref();
+        let rank = adapter.map_or(0, |adapter| adapter.config().rank);
         let text = format!("adapter of rank {rank}, for the built-in model");
         Ok(json!({ "text": text }))
     }
@@ -259,18 +312,12 @@ impl Session {
     ) -> Result<Value, String> {
         let seed = seed.trim().parse();
         let seed = seed.map_err(|_| "the seed of a game is a whole number".to_owned())?;
-        let mut settings = Vec::new();
-        if preset == "snake" {
+        let settings: &[&str] = match preset {
             // The person and the model.
-            settings.push("game.options.agents=2".to_owned());
-            settings.push("game.options.enemies=0".to_owned());
-        }
-        if let Some(adapter) = &self.adapter {
-            settings.push(format!("model.adapter={:?}", adapter.display().to_string()));
-        }
-        let config = config(preset, &settings)?;
-        let state = State::new(&self.gpu, None, config, RunPurpose::Play, progress);
-        let mut state = state.map_err(sentence)?;
+            "snake" => &["game.options.agents=2", "game.options.enemies=0"],
+            _ => &[],
+        };
+        let mut state = self.player(preset, settings, progress)?;
         let agents = state.world().scenario.agents();
         if human.iter().any(|agent| *agent >= agents) {
             return Err(format!("the game has {agents} players"));
@@ -289,7 +336,9 @@ impl Session {
     fn files(&mut self) -> Result<Value, String> {
         let dir = run_directory();
         let run = self.run()?;
-        run.state.save(&directory::adapter(&dir)).map_err(sentence)?;
+        run.state
+            .save(&directory::adapter(&dir))
+            .map_err(sentence)?;
         let paths = entries(&dir).map_err(sentence)?;
         let below = |path: &PathBuf| path.strip_prefix(MEMORY).expect("in memory").to_owned();
         Ok(json!(paths.iter().map(below).collect::<Vec<_>>()))
@@ -335,9 +384,11 @@ impl Run {
         let lines = |path| Lines {
             path,
             text: String::new(),
+            kept: 0,
         };
         Ok(Run {
             checks: HealthChecks::of(state.learner.game().0.actions()),
+            kept: state.snapshot().map_err(sentence)?,
             state,
             test: TestResults::default(),
             metrics: lines(directory::metrics(&run)),
@@ -373,6 +424,23 @@ impl Run {
         Ok(())
     }
 
+    /// Returns the run as at its last snapshot, on another device.
+    fn again(self, gpu: &Gpu, progress: &dyn Progress) -> Result<Run, String> {
+        let mut run = Run::new(gpu, self.state.config.clone(), progress)?;
+        run.state.restore(&self.kept);
+        let cut = |mut lines: Lines| {
+            lines.text.truncate(lines.kept);
+            lines
+        };
+        Ok(Run {
+            test: self.test,
+            metrics: cut(self.metrics),
+            episodes: cut(self.episodes),
+            kept: self.kept,
+            ..run
+        })
+    }
+
     /// Does what the training loop of the program does next. Returns the step, and whether all is done.
     fn advance(&mut self, progress: &dyn Progress) -> Result<Value, String> {
         let state = &mut self.state;
@@ -406,6 +474,11 @@ impl Run {
             };
             lines.text += &(serde_json::to_string(record).expect("plain values") + "\n");
         }
+        if self.state.step.is_multiple_of(KEPT_EVERY) {
+            self.kept = self.state.snapshot().map_err(sentence)?;
+            (self.metrics.kept, self.episodes.kept) =
+                (self.metrics.text.len(), self.episodes.text.len());
+        }
         for lines in [&self.metrics, &self.episodes] {
             write_file(&lines.path, lines.text.as_bytes()).map_err(sentence)?;
         }
@@ -422,3 +495,6 @@ fn look(preset: &str) -> Result<String, String> {
     }
     report::data(&[dir]).map_err(sentence)
 }
+
+#[cfg(test)]
+mod tests;

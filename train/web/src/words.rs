@@ -38,7 +38,9 @@ pub fn words(
     policy.arena.clear();
     let mut batch = ReplyBatch::new(&policy.model, adapter);
     let arena = &mut policy.arena;
-    batch.join(arena, vec![request]).map_err(|e| e.to_string())?;
+    batch
+        .join(arena, vec![request])
+        .map_err(|e| e.to_string())?;
     let sampled = batch.step(arena).map_err(|e| e.to_string())?;
     // Keys and values of another adapter.
     arena.clear();

@@ -19,7 +19,8 @@ pub(crate) fn fingerprint(places: &[&Path]) -> Result<String, RecordError> {
         let unreadable = |reason: std::io::Error| read_error(place, reason);
         let is_part = |path: &PathBuf| {
             let extension = path.extension().and_then(|e| e.to_str());
-            is_file(path) && ["json", "jinja", "safetensors"].contains(&extension.unwrap_or_default())
+            is_file(path)
+                && ["json", "jinja", "safetensors"].contains(&extension.unwrap_or_default())
         };
         let mut names: Vec<PathBuf> = match is_file(place) {
             true => vec![place.to_path_buf()],
