@@ -15,7 +15,8 @@ const WORK: usize = 16;
 /// lavapipe takes minutes to compile `attention_lanes` for heads of 128.
 pub(crate) const WIDEST_FOR_LANES: u32 = 96;
 
-/// Whether the kernels are those for a processor, in which eight threads exchange rows. Those for a GPU multiply tiles.
+/// Whether the kernels are those for a processor, in which eight threads exchange rows. Those for a GPU multiply tiles; on a
+/// processor without subgroups of eight, whose threads exchange rows through memory, they are six times slower.
 /// The results are equal up to rounding.
 /// Must not depend on the number of queries: a rollout and its update must compute the same bits.
 fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
@@ -23,8 +24,7 @@ fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     if let Some(forced) = super::tests::FORCED.get() {
         return forced;
     }
-    let exchanges = gpu.is_software() && gpu.caps().subgroup.0 >= 8;
-    exchanges && head_size <= WIDEST_FOR_LANES as usize
+    gpu.is_software() && head_size <= WIDEST_FOR_LANES as usize
 }
 
 /// The constants of a kernel for a GPU. `few`: the variant of `forward` for few queries.
