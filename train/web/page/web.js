@@ -64,7 +64,7 @@ async function lack() {
   if (!isSecureContext) return 'WebGPU works only on pages loaded over HTTPS or from localhost: open this page by such an address.';
   const needs = [['gpu' in navigator, 'WebGPU'], ['Suspending' in (window.WebAssembly || {}), 'WebAssembly JSPI'], ['Worker' in window, 'web workers']];
   const missing = needs.filter(([there]) => !there).map(([, name]) => name);
-  if (missing.length) return `This browser lacks ${missing.join(' and ')}: use Chrome or Edge 137 or later, on a computer or on Android.`;
+  if (missing.length) return `This browser lacks ${missing.join(' and ')}: use Chrome or Edge 137, or Firefox 153, or a later one.`;
   const adapter = await navigator.gpu.requestAdapter().catch(() => null);
   return adapter ? '' : 'The browser offers no GPU: turn on graphics acceleration in its settings, or use another computer.';
 }
@@ -89,8 +89,8 @@ async function open() {
     if (silence >= SILENCE) end(`The worker has not reported for ${SILENCE} seconds. After a suspended computer or a lost GPU, reload the page.`);
   }, 5000);
   const { device, presets: list } = await call('open');
-  $('device').replaceChildren('GPU: ', h('strong', {}, device.name), ` (${device.driver}, ${device.backend}). `,
-    device.software ? h('strong', {}, 'This is a software device: the processor computes, and training is slow.') : 'Hardware device.');
+  $('device').replaceChildren('GPU: ', h('strong', {}, device.name), '. ',
+    device.software ? h('strong', {}, 'This is a software device: the processor computes, and a step takes seconds.') : 'Hardware device.');
   presets = list;
   for (const id of ['preset', 'play-preset']) {
     $(id).replaceChildren(...presets.map(one => h('option', { value: one.preset }, one.title)));
@@ -258,7 +258,8 @@ $('preset').addEventListener('change', choosePreset);
 
 const report = $('report');
 /** What the report shows: the run of this page, or files that were opened. */
-let opened = null, isStale = false;
+let opened = null, isStale = false, rendered = 0;
+const nextFrame = () => new Promise(requestAnimationFrame);
 
 /** Shows the newest report now or, while the visitor uses the present one, offers it. */
 function offerReport() {
@@ -272,7 +273,9 @@ function settle() {
   if (isStale && !opened && latest?.data) isUsed ? $('newer').hidden = false : render(latest.data);
 }
 
-function render(data) {
+/** Draws one section in a frame, so that the page stays responsive. */
+async function render(data) {
+  const own = ++rendered;
   [isStale, $('newer').hidden] = [false, true];
   // The page keeps its height, and with it the scroll position, until the charts are drawn.
   report.style.minHeight = report.offsetHeight + 'px';
@@ -281,12 +284,18 @@ function render(data) {
   if (opened) {
     report.append(h('p', { class: 'note' }, `This report shows opened files: ${opened}. `, h('button', { type: 'button', onclick: close }, 'Close')));
   }
-  lapwing.showReport(data, { main: report, nav: $('report-nav'), heading: 'h2', turnExtra: turnWords });
-  requestAnimationFrame(() => requestAnimationFrame(() => { report.style.minHeight = ''; }));
+  const pause = async () => {
+    await nextFrame();
+    return own === rendered;
+  };
+  await lapwing.showReport(data, { main: report, nav: $('report-nav'), heading: 'h2', turnExtra: turnWords, pause });
+  await nextFrame();
+  if (own === rendered) report.style.minHeight = '';
 }
 
 function close() {
   opened = null;
+  rendered++;
   report.replaceChildren();
   $('report-nav').replaceChildren();
   if (latest?.data) render(latest.data);

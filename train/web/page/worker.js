@@ -13,11 +13,16 @@ self.lapwing_progress = (phase, done, total, unit) => {
   self.postMessage({ event: 'progress', phase, done, total, unit });
 };
 
-async function ask(call, arg = {}) {
+const request = async (call, arg = {}) => JSON.parse(await answer(JSON.stringify({ call, ...arg })));
+
+async function ask(call, arg) {
   try {
-    return JSON.parse(await answer(JSON.stringify({ call, ...arg })));
+    return await request(call, arg);
   } catch (error) {
     if (panic) throw new Error(`lapwing failed and has to be loaded again: ${panic}`);
+    // Firefox reports the loss of the device after the errors that it causes. A second request then fails with the reason.
+    await new Promise(done => setTimeout(done, 200));
+    await request('open');
     throw error;
   }
 }
@@ -52,7 +57,16 @@ async function train() {
   return { done: false };
 }
 
+/** Adds the names that only JavaScript is told. Some browsers give none, for privacy. */
+async function open() {
+  const value = await ask('open');
+  const { vendor, architecture } = (await navigator.gpu.requestAdapter())?.info || {};
+  value.device.name = [value.device.name, architecture, vendor].find(Boolean) || 'not named by this browser';
+  return value;
+}
+
 const calls = {
+  open: () => inTurn(open),
   train,
   stop: () => { stopped = true; return {}; },
   files: () => inTurn(async () => (await ask('files')).map(path => ({ name: path.split('/').pop(), bytes: file(path) }))),

@@ -706,22 +706,20 @@ setTheme(preferred.matches);
 preferred.addEventListener('change', event => setTheme(event.matches));
 theme.addEventListener('click', () => setTheme(!document.documentElement.classList.contains('dark')));
 
-/** Appends the report to an element, and links to its sections to another. `turnExtra` returns more elements for a turn of a replay. */
-function showReport(data, options) {
-  use(data);
-  ({ main, nav: sections, turnExtra } = options);
+/**
+ * Appends the report to an element, and links to its sections to another. `turnExtra` returns more elements for a turn of a replay. If
+ * `pause` is given, waits for it after each section, and ends if it resolves to false.
+ */
+async function showReport(data, options) {
   replays = replays.filter(one => one.element.isConnected);
-  head(options.heading || 'h1');
-  warnings();
-  if (!many) tiles();
-  if (page.runs.length > 1) runsTable();
-  results();
-  pairs();
-  curves();
-  episodes();
-  cost();
-  config();
-  machine();
+  const parts = [() => head(options.heading || 'h1'), warnings, () => many || tiles(), () => page.runs.length > 1 && runsTable(), results, pairs,
+    curves, episodes, cost, config, machine];
+  for (const part of parts) {
+    use(data);
+    ({ main, nav: sections, turnExtra } = options);
+    part();
+    if (options.pause && !await options.pause()) return;
+  }
 }
 
 /** Sets the data that `both` and `levels` read. */
