@@ -111,6 +111,15 @@ impl Tensor {
         self.values.read()
     }
 
+    /// Does so for several tensors of one device, and waits only once.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec`].
+    pub fn to_vecs(all: &[&Tensor]) -> Result<Vec<Vec<f32>>, GpuError> {
+        let bindings: Vec<&Binding> = all.iter().map(|tensor| &tensor.values).collect();
+        Binding::read_all(&bindings)
+    }
+
     /// Overwrites the values in place, after all work recorded so far. Tensors that share the values change too.
     ///
     /// # Panics

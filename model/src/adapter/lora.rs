@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{Lora, Parameters, Tensor};
+use lapwing_tensor::{Lora, NamedValues, Parameters, Tensor};
 
 use super::peft;
 use super::site::LoraSite;
@@ -102,13 +102,18 @@ impl Adapter {
     /// # Errors
     /// A full or read-only disk, a lost device, or weights that are not finite. An older directory then stays.
     pub fn save(&self, dir: &Path, base: &str) -> Result<(), ModelError> {
-        let mut tensors = Vec::new();
-        for site in &self.sites {
-            let term = &self.terms[&(site.layer, site.linear)];
-            for (name, side) in site.names().into_iter().zip([&term.a, &term.b]) {
-                tensors.push((name, side.shape().to_vec(), side.to_vec()?));
-            }
-        }
+        let term = |site: &LoraSite| &self.terms[&(site.layer, site.linear)];
+        let sides = self
+            .sites
+            .iter()
+            .map(term)
+            .flat_map(|term| [&term.a, &term.b]);
+        let sides: Vec<&Tensor> = sides.collect();
+        let names = self.sites.iter().flat_map(LoraSite::names);
+        let named = names.zip(&sides).zip(Tensor::to_vecs(&sides)?);
+        let tensors: Vec<NamedValues> = named
+            .map(|((name, side), values)| (name, side.shape().to_vec(), values))
+            .collect();
         peft::write(dir, base, &self.config, &self.sites, &tensors)
     }
 

@@ -4,13 +4,13 @@
 //! `lstrip_blocks`, Python's string methods, `raise_exception`, `strftime_now`, its own `tojson`).
 
 use std::path::{Path, PathBuf};
-use web_time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::Offset;
 use minijinja::{Error, ErrorKind};
 use serde_json::{Map, Value, json};
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::codec::MAX_TEXT;
 use super::gguf_text;

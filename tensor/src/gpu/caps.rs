@@ -214,7 +214,10 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
             .filter(|tile| tile.ab_type == half)
             .map(|tile| (tile.m_size, tile.n_size, tile.k_size))
             .collect(),
-        name: info.name,
+        name: match info.name.is_empty() {
+            true => "GPU without a name".to_owned(),
+            false => info.name,
+        },
         kind,
         lacks,
         rank,

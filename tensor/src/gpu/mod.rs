@@ -362,31 +362,47 @@ impl Binding {
 
     /// Waits for the values and copies them to the host.
     pub(crate) fn read<T: bytemuck::Pod>(&self) -> Result<Vec<T>, GpuError> {
-        if self.size == 0 {
-            return Ok(Vec::new());
+        Ok(Binding::read_all(&[self])?.remove(0))
+    }
+
+    /// Does so for several bindings of one device, which waits only once.
+    pub(crate) fn read_all<T: bytemuck::Pod>(all: &[&Binding]) -> Result<Vec<Vec<T>>, GpuError> {
+        let size: u64 = all.iter().map(|binding| binding.size).sum();
+        if size == 0 {
+            return Ok(vec![Vec::new(); all.len()]);
         }
-        let gpu = self.gpu();
+        let gpu = all[0].gpu();
         gpu.take_failure()?;
-        if !self.storage.is_there {
+        if !all.iter().all(|binding| binding.storage.is_there) {
             let text = "this tensor was made after a failure and never computed".to_owned();
             return Err(GpuError::Failed(text));
         }
         let staging = gpu.0.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
-            size: self.size,
+            size,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
         // If the staging buffer failed, recording the copy would invalidate the work recorded before it.
         gpu.take_failure()?;
         let mut recorder = gpu.0.recorder.lock().expect("recorder");
-        recorder.copy(self, &staging, 0);
+        let mut at = 0;
+        for binding in all.iter().filter(|binding| binding.size > 0) {
+            recorder.copy(binding, &staging, at);
+            at += binding.size;
+        }
         recorder.submit();
         drop(recorder);
         wait::map(gpu, &staging)?;
-        let failed = |e: &dyn std::fmt::Display| GpuError::Failed(e.to_string());
-        let view = staging.get_mapped_range(..).map_err(|e| failed(&e))?;
-        let values = bytemuck::pod_collect_to_vec(&view);
+        let view = staging.get_mapped_range(..);
+        let view = view.map_err(|e| GpuError::Failed(e.to_string()))?;
+        let mut rest = &view[..];
+        let values = all.iter().map(|binding| {
+            let (own, after) = rest.split_at(binding.size as usize);
+            rest = after;
+            bytemuck::pod_collect_to_vec(own)
+        });
+        let values = values.collect();
         drop(view);
         // A browser would keep its memory until the next garbage collection.
         staging.destroy();

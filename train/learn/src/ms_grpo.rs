@@ -63,12 +63,12 @@
 //! states before the advantages are computed, is trained after the policy, and is trained alone in the first
 //! `critic.warmup` steps.
 
-use web_time::Instant;
-
 use lapwing_env::rng::Stream;
 use lapwing_play::metrics::{GameMetrics, PlayMetrics};
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Progress};
+use lapwing_tensor::Tensor;
+use web_time::Instant;
 
 use crate::batch::{
     Batch, EpisodeAdvantage, Group, SelectedEpisode, count, distinct_tokens, effective_episodes,
@@ -514,10 +514,10 @@ pub(crate) fn accumulate(
     let parameters = learner.parameters.as_mut().expect("a learner that trains");
     parameters.accumulate(&of.loss.backward());
 
-    metrics.loss = f64::from(of.loss.to_vec()?[0]) + clipped.loss;
-    let kl = f64::from(of.kl.to_vec()?[0]);
+    let read = Tensor::to_vecs(&[&of.loss, &of.kl, &of.clip_fraction])?;
+    let [loss, kl, fraction] = [0, 1, 2].map(|i| f64::from(read[i][0]));
+    (metrics.loss, metrics.clip_fraction) = (loss + clipped.loss, fraction + clipped.fraction);
     metrics.kl = policy.reference.as_ref().map(|_| kl);
-    metrics.clip_fraction = f64::from(of.clip_fraction.to_vec()?[0]) + clipped.fraction;
     learner.tokens_computed += metrics.tokens_computed;
     Ok(metrics)
 }

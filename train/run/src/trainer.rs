@@ -1,7 +1,6 @@
 //! The training loop: evaluates, trains, records, saves, and stops.
 
 use std::sync::atomic::AtomicBool;
-use web_time::Instant;
 
 use crate::checkpoint::{CheckpointError, Saved};
 use crate::health::HealthChecks;
@@ -16,6 +15,7 @@ use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::evaluate::baselines;
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Progress, Referee};
+use web_time::Instant;
 
 /// How training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

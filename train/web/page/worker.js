@@ -61,7 +61,7 @@ async function train() {
 async function open() {
   const value = await ask('open');
   const { vendor, architecture } = (await navigator.gpu.requestAdapter())?.info || {};
-  value.device.name = [value.device.name, architecture, vendor].find(Boolean) || 'not named by this browser';
+  value.device.name = [architecture, vendor].filter(Boolean).join(', ') || value.device.name;
   return value;
 }
 

@@ -30,7 +30,7 @@ use values::{SHARE, TOKENS, WHOLE, number, whole};
     disable_help_subcommand = true,
     mut_subcommands = with_examples,
     after_help = "`lapwing help COMMAND` prints the options of a command and examples, `lapwing help TOPIC` a page of the \
-        documentation: clusters, commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
+        documentation: browser, clusters, commands, configuration, credit, devices, environments, errors, evaluation, health-checks, \
         libraries, models, own-game, performance, players, presets, prompts, records, serving, sweeps, training, value-learners, frozen-lake, \
         snake, sokoban, rooms, 2048"
 )]

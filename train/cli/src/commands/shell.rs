@@ -23,6 +23,7 @@ macro_rules! pages {
 
 /// The documentation, for users of an installed program.
 static PAGES: &[(&str, &str)] = pages![
+    "browser"
     "clusters" "commands" "configuration" "credit" "devices" "environments" "errors" "evaluation" "health-checks" "libraries"
     "models" "own-game" "performance" "players" "presets" "prompts" "records" "serving" "sweeps" "training" "value-learners"
     "games/frozen-lake" "games/snake" "games/sokoban" "games/rooms" "games/2048"

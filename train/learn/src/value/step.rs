@@ -1,9 +1,8 @@
 //! A training step of a value network: plays its episodes, then updates the network as DQN or PQN.
 
-use web_time::Instant;
-
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{Episode, Progress, Seat, seeds};
+use web_time::Instant;
 
 use crate::LearnError;
 use crate::config::LearnerKind;

@@ -2,9 +2,9 @@
 //! otherwise.
 
 use std::path::Path;
-use web_time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use lapwing_model::read_file;
 use lapwing_play::metrics::{Baselines, PlayMetrics};

@@ -255,7 +255,7 @@ fn wrong_requests_are_answered_with_a_sentence() {
         let error = ask(&mut session, request).unwrap_err();
         assert!(error.contains(wanted), "{error}");
     }
-    assert_eq!(session.run.is_some(), false);
+    assert!(session.run.is_none());
     ask(&mut session, run("frozen-lake", "1", 8)).unwrap();
     // The paper's share of the episodes.
     assert_eq!(session.run().unwrap().state.config.train.learn, 3);
