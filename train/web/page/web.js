@@ -197,8 +197,13 @@ function reported({ data, step, steps }) {
 }
 
 function progressed(event) {
-  if (state === 'training' || state === 'stopping') phase = event;
-  redraw();
+  const { phase: name, done, total, unit } = event;
+  if (state === 'testing') {
+    $('status').textContent = `Self-test, ${name}: ${count(done)} of ${count(total)} ${unit}`;
+  } else {
+    if (state === 'training' || state === 'stopping') phase = event;
+    redraw();
+  }
 }
 
 /** Draws at most once a frame, and nothing while the page is hidden. */
@@ -517,7 +522,9 @@ $('selftest-run').addEventListener('click', () => attempt(async () => {
     $('selftest-text').textContent = '';
     throw error;
   } finally {
+    $('status').textContent = '';
     if (state !== 'ended') setState(before);
+    update();
   }
 }));
 

@@ -152,7 +152,7 @@ pub fn pretrain(
 /// Ctrl-C leaves `dir` unchanged. An unwritable directory is found before training.
 fn write_aside<T>(dir: &Path, make: impl FnOnce(&Path) -> Result<T, Error>) -> Result<T, Error> {
     fs::create_dir_all(dir).map_err(write_error(dir))?;
-    drop(tempfile::tempfile_in(dir).map_err(write_error(dir))?);
+    let _removed_at_once = tempfile::tempfile_in(dir).map_err(write_error(dir))?;
     let made = tempfile::tempdir().map_err(write_error(&std::env::temp_dir()))?;
     let result = make(made.path())?;
     // The two directories may be on different disks. A rename afterwards leaves no half of a file.
