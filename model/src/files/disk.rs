@@ -38,7 +38,12 @@ pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path, File::options().read(true))?;
     let (length, mut bytes) = (file.metadata()?.len(), Vec::new());
     // Some files of the system have no length, so the bytes count, too.
-    if length <= largest && file.take(largest + 1).read_to_end(&mut bytes)? as u64 <= largest {
+    if length <= largest
+        && file
+            .take(largest.saturating_add(1))
+            .read_to_end(&mut bytes)? as u64
+            <= largest
+    {
         return Ok(bytes);
     }
     Err(too_large())

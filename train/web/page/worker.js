@@ -27,10 +27,12 @@ async function ask(call, arg) {
   }
 }
 
-/** Replaces the files of a folder. */
-function put(folder, files) {
-  clear_files(folder);
+let folders = 0;
+/** Puts files into a new folder in the memory of the module. */
+function put(files) {
+  const folder = `opened-${++folders}`;
   files.forEach(one => put_file(`${folder}/${one.name}`, one.bytes));
+  return folder;
 }
 
 /** Requests wait for each other; training lets them in between two steps. */
@@ -71,13 +73,14 @@ const calls = {
   stop: () => { stopped = true; return {}; },
   files: () => inTurn(async () => (await ask('files')).map(path => ({ name: path.split('/').pop(), bytes: file(path) }))),
   look: ({ files, preset }) => inTurn(async () => {
-    put('look', files);
-    return { data: await ask('look', { preset }) };
+    const folder = put(files);
+    try {
+      return { data: await ask('look', { folder, preset }) };
+    } finally {
+      clear_files(folder);
+    }
   }),
-  adapter: ({ files }) => inTurn(async () => {
-    put('adapter', files);
-    return ask('adapter');
-  }),
+  adapter: ({ files }) => inTurn(() => ask('adapter', { folder: put(files) })),
 };
 
 const ready = init();

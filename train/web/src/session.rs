@@ -52,10 +52,10 @@ enum Request {
     Report,
     /// The files of the run.
     Files,
-    /// The data of a report about files that were put into `look`.
-    Look { preset: String },
-    /// Uses the adapter that was put into `adapter`.
-    Adapter,
+    /// The data of a report about the files of a run that were put into this folder.
+    Look { folder: String, preset: String },
+    /// Uses the adapter that was put into this folder.
+    Adapter { folder: String },
     /// The probabilities of the next word after a prompt.
     Words { prompt: String, trained: bool },
     /// Begins a game by hand.
@@ -159,15 +159,25 @@ impl Session {
     /// # Errors
     /// With a sentence for the visitor.
     pub fn answer(&mut self, request: &str, progress: &dyn Progress) -> Result<String, String> {
-        let request: Request = serde_json::from_str(request).map_err(sentence)?;
+        let request = serde_json::from_str(request).map_err(sentence)?;
+        let answer = self.carry_out(request, progress);
+        // An error of the device may come later than the call that caused it.
+        match self.gpu.finish() {
+            Err(GpuError::Lost(why)) => Err(self.reopen(&why, progress)?),
+            Err(error) => Err(sentence(error)),
+            Ok(()) => answer,
+        }
+    }
+
+    fn carry_out(&mut self, request: Request, progress: &dyn Progress) -> Result<String, String> {
         let answer = match request {
             Request::Open => Ok(self.offer()),
             Request::Start(choice) => self.start(&choice, progress),
             Request::Advance => self.run()?.advance(progress),
             Request::Report => return report::data(&[run_directory()]).map_err(sentence),
             Request::Files => self.files(),
-            Request::Look { preset } => return look(&preset),
-            Request::Adapter => self.bring_adapter(progress),
+            Request::Look { folder, preset } => return look(&folder, &preset),
+            Request::Adapter { folder } => self.bring_adapter(&folder, progress),
             Request::Words { prompt, trained } => {
                 let learner = match &mut self.run {
                     Some(run) => &mut run.state.learner,
@@ -187,12 +197,7 @@ impl Session {
             }
             Request::Selftest => self.self_test(progress),
         };
-        // An error of the device may come later than the call that caused it.
-        match self.gpu.finish() {
-            Err(GpuError::Lost(why)) => Err(self.reopen(&why, progress)?),
-            Err(error) => Err(sentence(error)),
-            Ok(()) => answer.map(|value| value.to_string()),
-        }
+        answer.map(|value| value.to_string())
     }
 
     /// Opens the device again after its loss, and restores the last snapshot of the run. Returns the sentence for the visitor.
@@ -228,11 +233,7 @@ impl Session {
 
     fn offer(&self) -> Value {
         let Caps {
-            name,
-            driver,
-            backend,
-            is_software,
-            ..
+            name, is_software, ..
         } = self.gpu.caps();
         let preset = |(preset, title): &(&str, &str)| {
             let config = Config::load(preset, &[]).expect("a preset is valid");
@@ -245,7 +246,7 @@ impl Session {
             })
         };
         json!({
-            "device": {"name": name, "driver": driver, "backend": backend, "software": is_software},
+            "device": {"name": name, "software": is_software},
             "presets": PRESETS.iter().map(preset).collect::<Vec<_>>(),
         })
     }
@@ -291,8 +292,8 @@ impl Session {
         Some(format!("model.adapter={:?}", dir.display().to_string()))
     }
 
-    fn bring_adapter(&mut self, progress: &dyn Progress) -> Result<Value, String> {
-        let before = self.adapter.replace(Path::new(MEMORY).join("adapter"));
+    fn bring_adapter(&mut self, folder: &str, progress: &dyn Progress) -> Result<Value, String> {
+        let before = self.adapter.replace(Path::new(MEMORY).join(folder));
         let state = self.player(PRESETS[0].0, &[], progress);
         let state = state.inspect_err(|_| self.adapter = before)?;
         // The run and the game have other weights.
@@ -486,8 +487,8 @@ impl Run {
     }
 }
 
-fn look(preset: &str) -> Result<String, String> {
-    let dir = Path::new(MEMORY).join("look");
+fn look(folder: &str, preset: &str) -> Result<String, String> {
+    let dir = Path::new(MEMORY).join(folder);
     if !is_file(&directory::config(&dir)) {
         // Its game draws the boards.
         let config = config(preset, &[])?.to_toml();

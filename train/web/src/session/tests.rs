@@ -133,7 +133,11 @@ fn a_run_in_the_page_is_the_run_of_the_program() {
             lapwing_model::read_file(&directory::adapter(&dir).join(file), 1 << 30).unwrap();
         write_file(&adapter.join(file), &bytes).unwrap();
     }
-    let text = ask(&mut session, json!({"call": "adapter"})).unwrap();
+    let text = ask(
+        &mut session,
+        json!({"call": "adapter", "folder": "adapter"}),
+    )
+    .unwrap();
     assert_eq!(text["text"], "adapter of rank 16, for the built-in model");
     let again = ask(
         &mut session,
@@ -141,6 +145,11 @@ fn a_run_in_the_page_is_the_run_of_the_program() {
     )
     .unwrap();
     assert_eq!(again, json!(words[1]));
+    // One that cannot be read does not replace it.
+    let bad = Path::new(MEMORY).join("bad");
+    write_file(&bad.join("adapter_config.json"), b"{}").unwrap();
+    let error = ask(&mut session, json!({"call": "adapter", "folder": "bad"})).unwrap_err();
+    assert!(error.contains("adapter_config.json: peft_type"), "{error}");
     start(&mut session, 1);
     assert_eq!(
         session.run().unwrap().state.config.model.adapter,
@@ -153,7 +162,7 @@ fn a_run_in_the_page_is_the_run_of_the_program() {
     write_file(&directory::episodes(&look), &episodes).unwrap();
     let seen = ask(
         &mut session,
-        json!({"call": "look", "preset": "frozen-lake"}),
+        json!({"call": "look", "folder": "look", "preset": "frozen-lake"}),
     )
     .unwrap();
     assert_eq!(
