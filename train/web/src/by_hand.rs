@@ -24,7 +24,7 @@ pub struct ByHand {
 
 /// The game after a turn.
 #[derive(Debug, Serialize)]
-pub struct View {
+pub struct HandView {
     game: String,
     /// what the first agent of the person sees; without one, the first agent
     observation: String,
@@ -54,7 +54,7 @@ struct ModelMove {
 }
 
 /// Takes the replies so far, asks the model for those of the next turn, and leaves after it.
-struct Turns<'a> {
+struct HandPlayer<'a> {
     model: ModelPlayer<'a>,
     human: &'a [usize],
     replies: &'a mut BTreeMap<(usize, usize), Reply>,
@@ -65,7 +65,7 @@ struct Turns<'a> {
     seen: BTreeMap<usize, String>,
 }
 
-impl Player for Turns<'_> {
+impl Player for HandPlayer<'_> {
     fn act(&mut self, asks: &[ActionRequest<'_>]) -> Result<Vec<Reply>, PlayError> {
         if asks[0].turn == self.turns {
             let seen = |ask: &ActionRequest<'_>| (ask.agent, ask.seen.observation.to_owned());
@@ -113,7 +113,7 @@ impl ByHand {
     ///
     /// # Errors
     /// If there is no such action, or it is missing; if the game or the model fails.
-    pub fn play(&mut self, action: Option<&str>) -> Result<View, String> {
+    pub fn play(&mut self, action: Option<&str>) -> Result<HandView, String> {
         let actions = self.state.world().scenario.actions();
         let action = match (action, self.human.is_empty()) {
             (Some(name), false) => {
@@ -131,14 +131,14 @@ impl ByHand {
     ///
     /// # Errors
     /// If the game or the model fails.
-    pub fn view(&mut self) -> Result<View, String> {
+    pub fn view(&mut self) -> Result<HandView, String> {
         self.show(None)
     }
 
-    fn show(&mut self, action: Option<usize>) -> Result<View, String> {
+    fn show(&mut self, action: Option<usize>) -> Result<HandView, String> {
         let temperature = self.state.config.eval.temperature;
         let (scenario, referee, model) = self.state.seated(0, temperature);
-        let mut player = Turns {
+        let mut player = HandPlayer {
             model,
             human: &self.human,
             replies: &mut self.replies,
@@ -157,7 +157,7 @@ impl ByHand {
             human: self.human.contains(&agent),
             game_return: episode.game_return(),
         };
-        Ok(View {
+        Ok(HandView {
             game: scenario.name().to_owned(),
             observation: seen.get(&viewer).unwrap_or(&own.last).clone(),
             turn: own.turns.len(),

@@ -1,13 +1,13 @@
 //! lapwing in a browser: trains the built-in model and plays with it on a static page.
 //!
-//! `page/worker.js` runs this crate in a worker and passes requests of the page to a [`Session`], as JSON. The crate
+//! `page/worker.js` runs this crate in a worker and passes requests of the page to a [`PageSession`], as JSON. The crate
 //! compiles for other systems too, where its tests run.
 
 mod by_hand;
 mod session;
 mod words;
 
-pub use session::Session;
+pub use session::PageSession;
 
 #[cfg(target_family = "wasm")]
 #[expect(
@@ -23,7 +23,7 @@ mod browser {
     use lapwing_play::Progress;
     use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
-    use crate::Session;
+    use crate::PageSession;
 
     #[wasm_bindgen]
     extern "C" {
@@ -34,7 +34,7 @@ mod browser {
     }
 
     thread_local! {
-        static SESSION: RefCell<Option<Session>> = const { RefCell::new(None) };
+        static SESSION: RefCell<Option<PageSession>> = const { RefCell::new(None) };
     }
 
     /// Answers a request. Both are JSON. Requests must not overlap.
@@ -46,7 +46,7 @@ mod browser {
         SESSION.with_borrow_mut(|session| {
             if session.is_none() {
                 panic::set_hook(Box::new(|info| lapwing_panicked(&info.to_string())));
-                *session = Some(Session::open(false).map_err(|e| JsError::new(&e))?);
+                *session = Some(PageSession::open(false).map_err(|e| JsError::new(&e))?);
             }
             let session = session.as_mut().expect("opened above");
             let answer = session.answer(request, &PageProgress::default());

@@ -9,7 +9,7 @@ use lapwing_tensor::{Caps, Gpu, GpuError, GpuOptions};
 use lapwing_train::health::HealthChecks;
 use lapwing_train::learner::Learner;
 use lapwing_train::record::Record;
-use lapwing_train::record::directory::{self, Session as Start};
+use lapwing_train::record::directory::{self, Session};
 use lapwing_train::record::metrics::{TestResults, now};
 use lapwing_train::snapshot::Snapshot;
 use lapwing_train::state::{RunPurpose, State};
@@ -41,7 +41,7 @@ const NORM: f64 = 1e-5;
 /// A request of the page. `page/worker.js` makes them.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "call", rename_all = "lowercase", deny_unknown_fields)]
-enum Request {
+enum PageRequest {
     /// The device, and the presets to choose from.
     Open,
     /// Begins a run, without a step.
@@ -84,17 +84,17 @@ struct Choice {
 }
 
 /// A device, and what the visitor does with it.
-pub struct Session {
+pub struct PageSession {
     gpu: Gpu,
     checked: bool,
-    run: Option<Run>,
+    run: Option<PageRun>,
     hand: Option<ByHand>,
     /// The directory of the adapter that the visitor brought.
     adapter: Option<PathBuf>,
 }
 
 /// A run whose files are in memory.
-struct Run {
+struct PageRun {
     state: State,
     checks: HealthChecks,
     test: TestResults,
@@ -139,13 +139,13 @@ fn device(checked: bool) -> Result<Gpu, String> {
     Gpu::open(options).map_err(sentence)
 }
 
-impl Session {
+impl PageSession {
     /// Opens the device. With `checked`, kernels are compiled with bounds checks, for tests.
     ///
     /// # Errors
     /// If there is none, or it lacks a feature.
-    pub fn open(checked: bool) -> Result<Session, String> {
-        Ok(Session {
+    pub fn open(checked: bool) -> Result<PageSession, String> {
+        Ok(PageSession {
             gpu: device(checked)?,
             checked,
             run: None,
@@ -169,16 +169,20 @@ impl Session {
         }
     }
 
-    fn carry_out(&mut self, request: Request, progress: &dyn Progress) -> Result<String, String> {
+    fn carry_out(
+        &mut self,
+        request: PageRequest,
+        progress: &dyn Progress,
+    ) -> Result<String, String> {
         let answer = match request {
-            Request::Open => Ok(self.offer()),
-            Request::Start(choice) => self.start(&choice, progress),
-            Request::Advance => self.run()?.advance(progress),
-            Request::Report => return report::data(&[run_directory()]).map_err(sentence),
-            Request::Files => self.files(),
-            Request::Look { folder, preset } => return look(&folder, &preset),
-            Request::Adapter { folder } => self.bring_adapter(&folder, progress),
-            Request::Words { prompt, trained } => {
+            PageRequest::Open => Ok(self.offer()),
+            PageRequest::Start(choice) => self.start(&choice, progress),
+            PageRequest::Advance => self.run()?.advance(progress),
+            PageRequest::Report => return report::data(&[run_directory()]).map_err(sentence),
+            PageRequest::Files => self.files(),
+            PageRequest::Look { folder, preset } => return look(&folder, &preset),
+            PageRequest::Adapter { folder } => self.bring_adapter(&folder, progress),
+            PageRequest::Words { prompt, trained } => {
                 let learner = match &mut self.run {
                     Some(run) => &mut run.state.learner,
                     None => &mut self.player(PRESETS[0].0, &[], progress)?.learner,
@@ -186,16 +190,16 @@ impl Session {
                 let tokenizer = learner.worlds[0].prompts.tokenizer();
                 words(&mut learner.policy, tokenizer, &prompt, trained).map(|words| json!(words))
             }
-            Request::Play {
+            PageRequest::Play {
                 preset,
                 seed,
                 human,
             } => self.play(&preset, &seed, human, progress),
-            Request::Move { action } => {
+            PageRequest::Move { action } => {
                 let hand = self.hand.as_mut().ok_or("no game was started")?;
                 hand.play(action.as_deref()).map(|view| json!(view))
             }
-            Request::Selftest => self.self_test(progress),
+            PageRequest::Selftest => self.self_test(progress),
         };
         answer.map(|value| value.to_string())
     }
@@ -227,7 +231,7 @@ impl Session {
         self.gpu.lose();
     }
 
-    fn run(&mut self) -> Result<&mut Run, String> {
+    fn run(&mut self) -> Result<&mut PageRun, String> {
         self.run.as_mut().ok_or("no run was started".to_owned())
     }
 
@@ -267,7 +271,7 @@ impl Session {
         let config = config(&choice.preset, &settings)?;
         // The old ones free their memory first.
         (self.run, self.hand) = (None, None);
-        let run = Run::new(&self.gpu, config, progress)?;
+        let run = PageRun::new(&self.gpu, config, progress)?;
         run.begin(self.gpu.caps(), &choice.preset)?;
         let steps = run.state.config.train.steps;
         self.run = Some(run);
@@ -349,7 +353,7 @@ impl Session {
         let known: Value = serde_json::from_str(TRAJECTORY).expect("a fixture");
         let known: Vec<[f64; 2]> =
             serde_json::from_value(known["return_and_norm"].clone()).expect("a fixture");
-        let mut run = Run::new(&self.gpu, config(PRESETS[0].0, &[])?, progress)?;
+        let mut run = PageRun::new(&self.gpu, config(PRESETS[0].0, &[])?, progress)?;
         let (mut rows, mut furthest, mut is_equal) = (Vec::new(), 0.0f64, true);
         for [native, norm_native] in known.into_iter().take(STEPS) {
             let records = trainer::step(&mut run.state, &mut run.checks, progress);
@@ -378,8 +382,8 @@ impl Session {
     }
 }
 
-impl Run {
-    fn new(gpu: &Gpu, config: Config, progress: &dyn Progress) -> Result<Run, String> {
+impl PageRun {
+    fn new(gpu: &Gpu, config: Config, progress: &dyn Progress) -> Result<PageRun, String> {
         let state = State::new(gpu, None, config, RunPurpose::Train, progress).map_err(sentence)?;
         let run = run_directory();
         let lines = |path| Lines {
@@ -387,7 +391,7 @@ impl Run {
             text: String::new(),
             kept: 0,
         };
-        Ok(Run {
+        Ok(PageRun {
             checks: HealthChecks::of(state.learner.game().0.actions()),
             kept: state.snapshot().map_err(sentence)?,
             state,
@@ -399,7 +403,7 @@ impl Run {
 
     /// Writes the first files of the run.
     fn begin(&self, caps: &Caps, preset: &str) -> Result<(), String> {
-        let start = Start {
+        let start = Session {
             time: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             step: 0,
@@ -426,14 +430,14 @@ impl Run {
     }
 
     /// Returns the run as at its last snapshot, on another device.
-    fn again(self, gpu: &Gpu, progress: &dyn Progress) -> Result<Run, String> {
-        let mut run = Run::new(gpu, self.state.config.clone(), progress)?;
+    fn again(self, gpu: &Gpu, progress: &dyn Progress) -> Result<PageRun, String> {
+        let mut run = PageRun::new(gpu, self.state.config.clone(), progress)?;
         run.state.restore(&self.kept);
         let cut = |mut lines: Lines| {
             lines.text.truncate(lines.kept);
             lines
         };
-        Ok(Run {
+        Ok(PageRun {
             test: self.test,
             metrics: cut(self.metrics),
             episodes: cut(self.episodes),

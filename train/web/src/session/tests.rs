@@ -7,17 +7,17 @@ use lapwing_train::record::directory::RunDirectory;
 /// The files in memory belong to the process, so one visit at a time.
 static VISIT: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-fn ask(session: &mut Session, request: Value) -> Result<Value, String> {
+fn ask(session: &mut PageSession, request: Value) -> Result<Value, String> {
     let answer = session.answer(&request.to_string(), &())?;
     Ok(serde_json::from_str(&answer).unwrap())
 }
 
-fn start(session: &mut Session, steps: usize) {
+fn start(session: &mut PageSession, steps: usize) {
     let run = json!({"call": "start", "preset": "frozen-lake", "seed": "3", "group_size": 2, "sampling": "all", "steps": steps});
     assert_eq!(ask(session, run).unwrap(), json!({ "steps": steps }));
 }
 
-fn advance(session: &mut Session) -> Result<Value, String> {
+fn advance(session: &mut PageSession) -> Result<Value, String> {
     ask(session, json!({"call": "advance"}))
 }
 
@@ -38,7 +38,7 @@ fn records(run: &Path) -> Vec<Value> {
 #[test]
 fn a_run_in_the_page_is_the_run_of_the_program() {
     let _one = VISIT.lock().unwrap();
-    let mut session = Session::open(false).unwrap();
+    let mut session = PageSession::open(false).unwrap();
     start(&mut session, 12);
     let mut answers = Vec::new();
     let mut lost = None;
@@ -181,7 +181,7 @@ fn a_run_in_the_page_is_the_run_of_the_program() {
 #[test]
 fn a_person_and_the_model_play_snake() {
     let _one = VISIT.lock().unwrap();
-    let mut session = Session::open(true).unwrap();
+    let mut session = PageSession::open(true).unwrap();
     let play = json!({"call": "play", "preset": "snake", "seed": "3", "human": [0]});
     let first = ask(&mut session, play.clone()).unwrap();
     assert_eq!(
@@ -235,7 +235,7 @@ fn a_person_and_the_model_play_snake() {
 #[test]
 fn wrong_requests_are_answered_with_a_sentence() {
     let _one = VISIT.lock().unwrap();
-    let mut session = Session::open(false).unwrap();
+    let mut session = PageSession::open(false).unwrap();
     let offered = ask(&mut session, json!({"call": "open"})).unwrap();
     assert_eq!(offered["presets"].as_array().unwrap().len(), PRESETS.len());
     let run = |preset: &str, seed: &str, size: usize| json!({"call": "start", "preset": preset, "seed": seed, "group_size": size, "sampling": "aaw", "steps": 1});
