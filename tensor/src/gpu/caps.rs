@@ -215,7 +215,7 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
             .map(|tile| (tile.m_size, tile.n_size, tile.k_size))
             .collect(),
         name: match info.name.is_empty() {
-            true => "GPU without a name".to_owned(),
+            true => "unnamed".to_owned(),
             false => info.name,
         },
         kind,
