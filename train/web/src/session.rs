@@ -226,11 +226,6 @@ impl PageSession {
         ))
     }
 
-    /// Loses the device, for tests.
-    pub fn lose_device(&self) {
-        self.gpu.lose();
-    }
-
     fn run(&mut self) -> Result<&mut PageRun, String> {
         self.run.as_mut().ok_or("no run was started".to_owned())
     }

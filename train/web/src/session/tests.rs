@@ -45,7 +45,7 @@ fn a_run_in_the_page_is_the_run_of_the_program() {
     loop {
         if answers.len() == 13 && lost.is_none() {
             // After eleven steps; the last snapshot is after ten.
-            session.lose_device();
+            session.gpu.lose();
             lost = Some(advance(&mut session).unwrap_err());
             continue;
         }
