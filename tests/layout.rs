@@ -32,6 +32,20 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// `./check` and people run scripts by their path.
+#[cfg(unix)]
+#[test]
+fn scripts_are_executable() {
+    use std::os::unix::fs::PermissionsExt;
+    let scripts = files(root())
+        .into_iter()
+        .filter(|path| fs::read(path).unwrap().starts_with(b"#!"));
+    let (executable, not): (Vec<_>, Vec<_>) =
+        scripts.partition(|path| path.metadata().unwrap().permissions().mode() & 0o100 != 0);
+    assert!(executable.len() > 10, "{executable:?}");
+    assert!(not.is_empty(), "not executable (chmod +x): {not:?}");
+}
+
 /// Returns the dependencies of a package, without those of its tests.
 fn dependencies(package: &str) -> Vec<String> {
     let path = root().join(package).join("Cargo.toml");

@@ -128,6 +128,8 @@ class Chromium(Browser):
             os.dup2(high[1], 4)
 
         command = [program("chromium", "chromium", "chromium-browser", "google-chrome"), "--headless=new", "--no-sandbox", *flags,
+                   # In a container, /dev/shm may hold 64 MB only.
+                   "--disable-dev-shm-usage",
                    "--remote-debugging-pipe", "--no-first-run", f"--user-data-dir={home / 'chromium'}", "about:blank"]
         self.process = subprocess.Popen(command, preexec_fn=wire, close_fds=False,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
