@@ -1,9 +1,11 @@
-"""The speed of lapwing beside PyTorch, on one machine, one after the other: python speed.py LAPWING MODEL [LLAMA_BENCH GGUF]
+"""The speed of lapwing beside PyTorch, on one machine, one after the other: python speed.py LAPWING MODEL [GGUF]
 
-MODEL is a directory of Hugging Face files, such as smollm2.py writes; LAPWING is the program. With the program llama-bench
-of llama.cpp and a GGUF file of the same model, its figures are printed, too (build it with GGML_VULKAN to use the same device).
-Stop other programs first. Needs:
+MODEL is a directory of Hugging Face files, such as smollm2.py writes; LAPWING is the program. With a GGUF file of the same
+model, the figures of llama.cpp are printed, too, on the processor, and with Vulkan if it was built so; VK_DRIVER_FILES selects
+the driver, as for lapwing. Stop other programs first. Needs:
     pip install torch transformers
+    CMAKE_ARGS="-DGGML_VULKAN=ON -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON" pip install llama-cpp-python==0.3.36
+The second, for GGUF only, needs Debian's packages libvulkan-dev and glslc for Vulkan.
 """
 import json
 import os
@@ -66,24 +68,36 @@ def pytorch(model: str, dtype: torch.dtype) -> dict[str, float]:
     }
 
 
-def llama(program: str, model: str) -> dict[str, float]:
-    """The phases that llama-bench measures, from its tokens per second."""
-    flags = ["-m", model, "-p", str(PROMPT), "-n", str(TOKENS), "-o", "json"]
-    output = subprocess.run([program, *flags], check=True, capture_output=True).stdout
-    rows = {row["n_prompt"]: row["avg_ts"] for row in json.loads(output)}
-    return {"decode/1 sequence": 1 / rows[0], "prefill/1 prompt": PROMPT / rows[PROMPT]}
+def llama(model: str, layers_on_gpu: int) -> dict[str, float]:
+    """Those of one sequence, by llama.cpp."""
+    from llama_cpp import Llama
+
+    cores = os.cpu_count()
+    language_model = Llama(model, n_ctx=512, n_gpu_layers=layers_on_gpu, n_threads=cores, n_threads_batch=cores, verbose=False)
+    ids = [token % language_model.n_vocab() for token in range(PROMPT)]
+
+    def prefill():
+        language_model.reset()
+        language_model.eval(ids)
+
+    seconds = timed(prefill, rounds=3)
+    return {"decode/1 sequence": timed(lambda: language_model.eval([ids[0]]), TOKENS), "prefill/1 prompt": seconds}
 
 
 def main() -> None:
-    program, model, *rest = sys.argv[1:]
+    program, model, *gguf = sys.argv[1:]
     torch.set_num_threads(os.cpu_count() or 1)
     columns = {
         "lapwing": lapwing(program, model),
         "PyTorch f32": pytorch(model, torch.float32),
         "PyTorch bf16": pytorch(model, torch.bfloat16),
     }
-    if rest:
-        columns["llama.cpp"] = llama(*rest)
+    for path in gguf:
+        from llama_cpp import llama_supports_gpu_offload
+
+        columns["llama.cpp"] = llama(path, 0)
+        if llama_supports_gpu_offload():
+            columns["llama.cpp, Vulkan"] = llama(path, -1)
     print(f"seconds, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores")
     print("| phase | " + " | ".join(columns) + " |")
     print("|---" * (1 + len(columns)) + "|")

@@ -20,7 +20,8 @@ pub(crate) const ROOT: TokenNode = TokenNode(0);
 /// The nodes are in order of creation, so a parent comes before its children.
 pub(crate) struct Trie {
     nodes: Vec<TrieEntry>,
-    children: HashMap<(TokenNode, u32), TokenNode>,
+    /// All children but the first of each node.
+    others: HashMap<(TokenNode, u32), TokenNode>,
 }
 
 #[derive(Clone, Copy)]
@@ -30,14 +31,22 @@ pub(crate) struct TrieEntry {
     pub(crate) parent: TokenNode,
     /// Tokens on the path from the root, including this one.
     pub(crate) depth: u32,
+    /// The child that was added first, so that a path without branches is walked without the table. The root, which is no
+    /// child, if there is none.
+    first: TokenNode,
 }
 
 impl Trie {
     pub(crate) fn new() -> Trie {
-        let (id, parent, depth) = (0, ROOT, 0);
+        let root = TrieEntry {
+            id: 0,
+            parent: ROOT,
+            depth: 0,
+            first: ROOT,
+        };
         Trie {
-            nodes: vec![TrieEntry { id, parent, depth }],
-            children: HashMap::new(),
+            nodes: vec![root],
+            others: HashMap::new(),
         }
     }
 
@@ -52,12 +61,25 @@ impl Trie {
 
     /// Returns the child of `parent` with this id, and adds it if there is none.
     pub(crate) fn child(&mut self, parent: TokenNode, id: u32) -> TokenNode {
-        let new = TokenNode(self.nodes.len() as u32);
-        let child = *self.children.entry((parent, id)).or_insert(new);
-        if child == new {
-            let depth = self.get(parent).depth + 1;
-            self.nodes.push(TrieEntry { id, parent, depth });
+        let TrieEntry { depth, first, .. } = self.get(parent);
+        if first != ROOT && self.get(first).id == id {
+            return first;
         }
-        child
+        let new = TokenNode(self.nodes.len() as u32);
+        if first == ROOT {
+            self.nodes[parent.index()].first = new;
+        } else {
+            let known = *self.others.entry((parent, id)).or_insert(new);
+            if known != new {
+                return known;
+            }
+        }
+        self.nodes.push(TrieEntry {
+            id,
+            parent,
+            depth: depth + 1,
+            first: ROOT,
+        });
+        new
     }
 }

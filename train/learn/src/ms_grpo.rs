@@ -497,17 +497,20 @@ pub(crate) fn accumulate(
         tokens_computed: batch.tree.len() as u64,
         ..BatchMetrics::default()
     };
-    // l_ref of every sampled token.
-    if let Some(reference) = &policy.reference {
-        let log_probs = log_probs(&reference.model, reference.adapter.as_ref()).to_vec()?;
+    // l of every sampled token, and l_ref: recorded together, so that the device is idle once only.
+    let reference = policy.reference.as_ref();
+    let reference = reference.map(|of| log_probs(&of.model, of.adapter.as_ref()));
+    let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
+    let both: Vec<&Tensor> = reference.iter().chain([&log_probs]).collect();
+    let mut read = Tensor::to_vecs(&both)?;
+    let now = read.pop().expect("two at most, one at least");
+    if let Some(l_ref) = read.pop() {
         let tokens = batch.tokens.iter_mut();
-        tokens.for_each(|token| token.reference = log_probs[token.pair as usize]);
+        tokens.for_each(|token| token.reference = l_ref[token.pair as usize]);
         metrics.tokens_computed *= 2;
     }
 
-    // l, and the loss.
-    let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
-    let now = log_probs.to_vec()?;
+    // The loss.
     metrics.ratio_error = batch.ratio_error(&now);
     let clipped = ratios.apply(batch, &now);
     let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
@@ -517,7 +520,7 @@ pub(crate) fn accumulate(
     let read = Tensor::to_vecs(&[&of.loss, &of.kl, &of.clip_fraction])?;
     let [loss, kl, fraction] = [0, 1, 2].map(|i| f64::from(read[i][0]));
     (metrics.loss, metrics.clip_fraction) = (loss + clipped.loss, fraction + clipped.fraction);
-    metrics.kl = policy.reference.as_ref().map(|_| kl);
+    metrics.kl = reference.map(|_| kl);
     learner.tokens_computed += metrics.tokens_computed;
     Ok(metrics)
 }
