@@ -494,25 +494,19 @@ pub(crate) fn accumulate(
     let log_probs = |model, adapter| packed.log_probs(model, adapter, temperature);
     let mut metrics = BatchMetrics {
         tokens: batch.tokens.len(),
-        tokens_computed: batch.tree.len() as u64,
+        tokens_computed: batch.tree.len() as u64 * (1 + u64::from(policy.reference.is_some())),
         ..BatchMetrics::default()
     };
     // l of every sampled token, and l_ref: recorded together, so that the device is idle once only.
     let reference = policy.reference.as_ref();
     let reference = reference.map(|of| log_probs(&of.model, of.adapter.as_ref()));
     let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
-    let both: Vec<&Tensor> = reference.iter().chain([&log_probs]).collect();
-    let mut read = Tensor::to_vecs(&both)?;
-    let now = read.pop().expect("two at most, one at least");
-    if let Some(l_ref) = read.pop() {
-        let tokens = batch.tokens.iter_mut();
-        tokens.for_each(|token| token.reference = l_ref[token.pair as usize]);
-        metrics.tokens_computed *= 2;
+    let read = Tensor::to_vecs(&[&log_probs, reference.as_ref().unwrap_or(&log_probs)])?;
+    for token in &mut batch.tokens {
+        token.reference = read[1][token.pair as usize];
     }
-
-    // The loss.
-    metrics.ratio_error = batch.ratio_error(&now);
-    let clipped = ratios.apply(batch, &now);
+    metrics.ratio_error = batch.ratio_error(&read[0]);
+    let clipped = ratios.apply(batch, &read[0]);
     let of = log_probs.policy_loss(&batch.tokens, ratios.clip(), train.beta as f32, train.kl);
     let parameters = learner.parameters.as_mut().expect("a learner that trains");
     parameters.accumulate(&of.loss.backward());
