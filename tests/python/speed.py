@@ -1,11 +1,12 @@
 """The speed of lapwing beside PyTorch, on one machine, one after the other: python speed.py LAPWING MODEL [GGUF]
 
 MODEL is a directory of Hugging Face files, such as smollm2.py writes; LAPWING is the program. With a GGUF file of the same
-model, the figures of llama.cpp are printed, too, on the processor, and with Vulkan if it was built so; VK_DRIVER_FILES selects
-the driver, as for lapwing. Stop other programs first. Needs:
+model, the figures of llama.cpp are printed, too, on the processor, and with Vulkan if it was built so. VK_DRIVER_FILES selects
+the driver for both; llama.cpp uses a software driver only with GGML_VK_VISIBLE_DEVICES=0. Stop other programs first. Needs:
     pip install torch transformers
     CMAKE_ARGS="-DGGML_VULKAN=ON -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON" pip install llama-cpp-python==0.3.36
-The second, for GGUF only, needs Debian's packages libvulkan-dev and glslc for Vulkan.
+The second is for GGUF only. For Vulkan it needs Debian's packages libvulkan-dev, glslc and spirv-headers, and headers of Vulkan
+with VK_EXT_layer_settings, which those of Debian 12 lack.
 """
 import json
 import os
@@ -73,7 +74,9 @@ def llama(model: str, layers_on_gpu: int) -> dict[str, float]:
     from llama_cpp import Llama
 
     cores = os.cpu_count()
-    language_model = Llama(model, n_ctx=512, n_gpu_layers=layers_on_gpu, n_threads=cores, n_threads_batch=cores, verbose=False)
+    # Otherwise prompts go to Vulkan even if no layer does.
+    where = {"n_gpu_layers": layers_on_gpu, "op_offload": layers_on_gpu != 0}
+    language_model = Llama(model, n_ctx=512, n_threads=cores, n_threads_batch=cores, verbose=False, **where)
     ids = [token % language_model.n_vocab() for token in range(PROMPT)]
 
     def prefill():
