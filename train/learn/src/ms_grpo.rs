@@ -498,6 +498,7 @@ pub(crate) fn accumulate(
         ..BatchMetrics::default()
     };
     // l of every sampled token, and l_ref: recorded together, so that the device is idle once only.
+    // Without a reference l stands for it, and the KL is 0.
     let reference = policy.reference.as_ref();
     let reference = reference.map(|of| log_probs(&of.model, of.adapter.as_ref()));
     let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
