@@ -34,6 +34,7 @@ shaders! {
     matmul_lanes + matmul_shared + weight_quantised + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared + weight_quantised
+    muon
     norm + reduce_group
     policy_loss + reduce_group
     probe

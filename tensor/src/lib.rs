@@ -42,7 +42,7 @@ mod testing;
 pub use gpu::{Caps, Counts, Gpu, GpuError, GpuOptions};
 pub use indices::Indices;
 pub use ops::{
-    AdamW, LinearLayer, Lora, Matrix, NamedValues, OutOfRange, ParameterState, Parameters,
+    AdamW, LinearLayer, Lora, Matrix, Muon, NamedValues, OutOfRange, ParameterState, Parameters,
     Rotations, Unrotated, Visibility, Weight, WeightFormat, WeightRows, rl,
 };
 pub use tensor::{Gradients, Tensor, recomputed};

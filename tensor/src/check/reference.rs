@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compare::{Array, Tolerance};
 use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
-use crate::ops::{AdamW, Lora, Matrix};
+use crate::ops::{AdamW, Lora, Matrix, Muon};
 use crate::{Indices, Tensor, Visibility};
 
 /// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
@@ -609,5 +609,58 @@ impl AdamWReference {
             self.values[i] -= settings.lr * mean / (square.sqrt() + settings.eps);
         }
         norm
+    }
+}
+
+/// The next values of a matrix and its momentum after a Muon update with a clipped gradient: five Newton-Schulz steps on the
+/// matrix itself.
+pub(crate) fn muon_step(
+    values: &Array,
+    momentum: &mut Array,
+    gradient: &Array,
+    settings: Muon,
+    decay: f64,
+) -> Array {
+    let &[rows, columns] = &values.shape[..] else {
+        panic!("a matrix");
+    };
+    let mean = |before: &Array| -> Array {
+        let pairs = before.values.iter().zip(&gradient.values);
+        Array {
+            shape: before.shape.clone(),
+            values: pairs
+                .map(|(m, g)| settings.momentum * m + (1.0 - settings.momentum) * g)
+                .collect(),
+        }
+    };
+    *momentum = mean(momentum);
+    let mut x = mean(momentum).values;
+    let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt() + 1e-7;
+    x.iter_mut().for_each(|v| *v /= norm);
+    // left (rows x inner) times right (inner x columns)
+    let product = |left: &[f64], right: &[f64], [rows, inner, columns]: [usize; 3]| -> Vec<f64> {
+        let element = |at: usize| -> f64 {
+            let (row, column) = (at / columns, at % columns);
+            let term = |k| left[row * inner + k] * right[k * columns + column];
+            (0..inner).map(term).sum()
+        };
+        (0..rows * columns).map(element).collect()
+    };
+    for _ in 0..5 {
+        let transposed: Vec<f64> = (0..columns * rows)
+            .map(|at| x[at % rows * columns + at / rows])
+            .collect();
+        let gram = product(&x, &transposed, [rows, columns, rows]);
+        let once = product(&gram, &x, [rows, rows, columns]);
+        let twice = product(&gram, &once, [rows, rows, columns]);
+        for (i, v) in x.iter_mut().enumerate() {
+            *v = 3.4445 * *v - 4.7750 * once[i] + 2.0315 * twice[i];
+        }
+    }
+    let rate = settings.lr * (rows as f64 / columns as f64).max(1.0).sqrt();
+    let next = values.values.iter().zip(&x);
+    Array {
+        shape: values.shape.clone(),
+        values: next.map(|(v, x)| decay * v - rate * x).collect(),
     }
 }

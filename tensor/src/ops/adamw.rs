@@ -1,4 +1,5 @@
-//! Trained parameters in flat arenas, and AdamW (Loshchilov and Hutter 2019) for a whole arena at once:
+//! Trained parameters in flat arenas, and AdamW (Loshchilov and Hutter 2019) for a whole arena at once; `adamw/muon.rs` has
+//! Muon, for matrices.
 //!
 //! ```text
 //! g = gradient * min(1, max_norm / (norm + 1e-6))          norm of all gradients, as in PyTorch's clip_grad_norm_
@@ -9,6 +10,7 @@
 //!
 //! The gradients have their own buffer, since a dispatch must not read a buffer that it writes, even at other slots.
 
+mod muon;
 mod parameter_state;
 
 use std::collections::HashMap;
@@ -17,6 +19,7 @@ use std::ops::Range;
 use super::threads_together;
 use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel, params};
 use crate::{Gradients, Tensor};
+pub use muon::Muon;
 pub use parameter_state::ParameterState;
 
 const GROUP: usize = 64;
@@ -229,28 +232,8 @@ impl Parameters {
         // After a failure nothing is computed until the caller has got the error.
         self.steps += u64::from(!self.gpu.has_failed());
         let norm = self.norm();
-        let correction = |beta: f64| 1.0 - beta.powf(self.steps as f64);
         for arena in &self.arenas {
-            let (values, gradients) = (&arena.values, &arena.gradients);
-            let (first, second) = (&arena.first_moment, &arena.second_moment);
-            let params = params! {
-                count: u32 = values.len(),
-                // Of the other kernels.
-                first: u32 = 0,
-                // A shader may assume that there is no infinity.
-                max_norm: f32 = settings.max_norm.min(1e30),
-                decay: f32 = 1.0 - settings.lr * settings.weight_decay,
-                rate: f32 = settings.lr / correction(settings.beta1),
-                correction: f32 = correction(settings.beta2).sqrt().recip(),
-                eps: f32 = settings.eps,
-                beta1: f32 = settings.beta1,
-                one_minus_beta1: f32 = 1.0 - settings.beta1,
-                beta2: f32 = settings.beta2,
-                one_minus_beta2: f32 = 1.0 - settings.beta2,
-            };
-            let groups = Groups::of(values.len(), GROUP);
-            let buffers: [&dyn Bind; 5] = [gradients, values, first, second, &norm];
-            UPDATE.launch(&[], &buffers, &params, groups);
+            arena.update(0..arena.values.len(), settings, self.steps, &norm);
         }
         norm
     }
@@ -292,6 +275,31 @@ impl ParameterArena {
             first_moment: zeros(),
             second_moment: zeros(),
         }
+    }
+
+    /// Updates a range, whose gradients are zero afterwards.
+    fn update(&self, range: Range<usize>, settings: AdamW, steps: u64, norm: &Tensor) {
+        let correction = |beta: f64| 1.0 - beta.powf(steps as f64);
+        let params = params! {
+            count: u32 = range.len(),
+            // Of the other kernels.
+            first: u32 = 0,
+            // A shader may assume that there is no infinity.
+            max_norm: f32 = settings.max_norm.min(1e30),
+            decay: f32 = 1.0 - settings.lr * settings.weight_decay,
+            rate: f32 = settings.lr / correction(settings.beta1),
+            correction: f32 = correction(settings.beta2).sqrt().recip(),
+            eps: f32 = settings.eps,
+            beta1: f32 = settings.beta1,
+            one_minus_beta1: f32 = 1.0 - settings.beta1,
+            beta2: f32 = settings.beta2,
+            one_minus_beta2: f32 = 1.0 - settings.beta2,
+        };
+        let part = |tensor: &Tensor| tensor.window(range.clone());
+        let (gradients, values) = (part(&self.gradients), part(&self.values));
+        let (first, second) = (part(&self.first_moment), part(&self.second_moment));
+        let buffers: [&dyn Bind; 5] = [&gradients, &values, &first, &second, norm];
+        UPDATE.launch(&[], &buffers, &params, Groups::of(range.len(), GROUP));
     }
 
     /// Adds up to AT_ONCE gradients, each at an offset.

@@ -17,7 +17,7 @@ mod swiglu;
 mod unary;
 mod weight;
 
-pub use adamw::{AdamW, NamedValues, ParameterState, Parameters};
+pub use adamw::{AdamW, Muon, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
 pub(crate) use attention::{WIDEST_FOR_LANES, tile_constants};
 pub(crate) use binary::broadcast;
