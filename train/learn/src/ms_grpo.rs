@@ -476,7 +476,7 @@ fn update_once(
         return Ok(learned);
     }
     // If the norm is not finite, the optimiser changes nothing either.
-    let norm = parameters.step(train.adamw(lr));
+    let norm = train.update(parameters, lr);
     learned.grad_norm = f64::from(norm.to_vec()?[0]);
     learner.share_weights()?;
     Ok(learned)

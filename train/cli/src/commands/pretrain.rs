@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_lab::doctor::self_test;
-use lapwing_lab::pretrain::{self, PretrainOptions};
+use lapwing_lab::pretrain::{self, PretrainOptions, Reading};
 use lapwing_learn::config::Weights;
 use lapwing_learn::imitation::{self, Imitation};
 use lapwing_play::sample::KeptEpisode;
@@ -128,12 +128,15 @@ fn from_scratch(device: DeviceArgs, arguments: &PretrainArgs) -> Result<()> {
         terminal.steps(update.step, how.steps, &text, &text);
     })?;
     drop(terminal);
-    let reading = reading
-        .iter()
-        .map(|(topic, chance)| format!("{topic} {chance:.2}"));
-    let reading = reading.collect::<Vec<_>>().join(", ");
+    let shown = |chance: fn(&Reading) -> f64| {
+        let one = |it: &Reading| format!("{} {:.2}", it.topic, chance(it));
+        reading.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
     let mut out = out::shown();
-    writeln!(out, "probability of the right answer, by topic: {reading}")?;
+    let means = shown(|it| it.mean);
+    writeln!(out, "probability of the right answer, by topic: {means}")?;
+    let by_answer = shown(|it| it.by_answer);
+    writeln!(out, "with all answers equally frequent: {by_answer}")?;
     writeln!(out, "The model is in {}.", arguments.out.display())?;
     Ok(())
 }

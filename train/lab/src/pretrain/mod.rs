@@ -19,7 +19,7 @@ use lapwing_model::{
     ChatTemplate, Message, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
     initial_weights,
 };
-use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
+use lapwing_tensor::{AdamW, Gpu, Indices, Muon, Parameters, Tensor, WeightFormat};
 
 use lapwing_play::AgentView;
 use lapwing_play::config::GameConfig;
@@ -32,8 +32,10 @@ use lapwing_train::record::{RecordError, directory, write_error};
 
 use lessons::{BoardState, Question, round};
 
-/// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
+/// Peak learning rates, of embedding, norms and biases (AdamW) and of the other matrices (Muon): linear warm-up over the first
+/// twentieth of the steps, then a cosine decay to a twentieth.
 const PEAK_LR: f64 = 3e-3;
+const MUON_PEAK_LR: f64 = 0.015;
 /// Lessons about the game of an update, and about its other game.
 const LESSONS: [usize; 2] = [160, 40];
 /// The most walks for these lessons. A game can have fewer states than they need.
@@ -118,8 +120,17 @@ pub struct PretrainUpdate {
     pub floor: f64,
 }
 
-/// A topic of questions, and the mean probability of the right answer on walks that the model was not trained on.
-pub type Reading = (&'static str, f64);
+/// How well a model answers the questions about a topic, on walks that it was not trained on.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    /// The topic.
+    pub topic: &'static str,
+    /// The mean probability of the right answer.
+    pub mean: f64,
+    /// The same if every answer were as frequent as the others. Most neighbours, say, are edges or empty cells, and a model
+    /// that knows no other has a high mean.
+    pub by_answer: f64,
+}
 
 /// Trains a base model and writes it as a Hugging Face directory to `dir`, which must be new or empty. Calls `progress`
 /// after every 20th update. Returns how well the model reads, by topic.
@@ -206,14 +217,21 @@ fn make(
         let lessons = lessons(how, step, &mut games)?;
         let (loss, floor) = loss(&model, &lessons, end);
         parameters.accumulate(&loss.backward());
-        parameters.step(AdamW {
-            lr: PEAK_LR * schedule(step, how.steps),
+        let rate = schedule(step, how.steps);
+        let blocks = Muon {
+            lr: MUON_PEAK_LR * rate,
+            momentum: 0.95,
+        };
+        let others = AdamW {
+            lr: PEAK_LR * rate,
             beta1: 0.9,
             beta2: 0.98,
             eps: 1e-8,
             weight_decay: 0.01,
             max_norm: 1.0,
-        });
+        };
+        // Names of the blocks' matrices, whose models have no other with this ending.
+        parameters.step_muon(blocks, others, |name| name.ends_with("_proj.weight"));
         if step % 20 == 0 || step + 1 == how.steps {
             progress(PretrainUpdate {
                 step: step + 1,
@@ -224,17 +242,29 @@ fn make(
     }
     model.save(dir, WeightFormat::F16)?;
     let model = model.without_gradients();
-    let mut sums: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
+    // By topic and answer.
+    let mut chances: BTreeMap<&'static str, BTreeMap<Vec<u32>, Vec<f64>>> = BTreeMap::new();
     for step in how.steps..how.steps + TESTED {
         let lessons = lessons(how, step, &mut games)?;
-        for (topic, chance) in chances(&model, &lessons, end)? {
-            let (sum, count) = sums.entry(topic).or_default();
-            *sum += chance;
-            *count += 1.0;
+        let results = answer_probabilities(&model, &lessons, end)?;
+        for (lesson, chance) in lessons.into_iter().zip(results) {
+            let [answer] = &lesson.answers[..] else {
+                continue;
+            };
+            let topic = chances.entry(lesson.topic).or_default();
+            topic.entry(answer.clone()).or_default().push(chance);
         }
     }
-    let mean = |(topic, (sum, count))| (topic, sum / count);
-    Ok(sums.into_iter().map(mean).collect())
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let reading = chances.into_iter().map(|(topic, answers)| {
+        let means: Vec<f64> = answers.values().map(|of| mean(of)).collect();
+        Reading {
+            topic,
+            mean: mean(&answers.into_values().flatten().collect::<Vec<_>>()),
+            by_answer: mean(&means),
+        }
+    });
+    Ok(reading.collect())
 }
 
 /// A prompt, its equally likely answers, and its share of the loss.
@@ -458,18 +488,14 @@ fn loss(model: &Model, lessons: &[Lesson], end: u32) -> (Tensor, f64) {
     (scored.log_probs.mul(&shares).sum().neg(), floor)
 }
 
-/// Returns the probability of the right answer to each question, with its topic.
-fn chances(model: &Model, lessons: &[Lesson], end: u32) -> Result<Vec<Reading>, Error> {
+/// Returns the probability of the answers of each lesson.
+fn answer_probabilities(model: &Model, lessons: &[Lesson], end: u32) -> Result<Vec<f64>, Error> {
     let scored = score(model, lessons, end);
     let mut sums = vec![0.0; lessons.len()];
     for ((lesson, _), log_prob) in scored.tokens.iter().zip(scored.log_probs.to_vec()?) {
         sums[*lesson] += f64::from(log_prob);
     }
-    let questions = lessons
-        .iter()
-        .zip(&sums)
-        .filter(|(it, _)| it.topic != ACTION);
-    Ok(questions.map(|(it, sum)| (it.topic, sum.exp())).collect())
+    Ok(sums.into_iter().map(f64::exp).collect())
 }
 
 #[cfg(test)]

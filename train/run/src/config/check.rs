@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use lapwing_env::OptionRange::{self, Real};
-use lapwing_learn::config::{Sampling, Weights};
+use lapwing_learn::config::{Optimiser, Sampling, Weights};
 use lapwing_play::ReplyForm;
 use toml::{Table, Value};
 
@@ -112,6 +112,9 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
         let wanted = "two numbers from 0 to just below 1";
         ensure((0.0..1.0).contains(&beta), "train.betas", beta, wanted)?;
     }
+    let trains_adapter = train.optimiser == Optimiser::AdamW || train.weights == Weights::Lora;
+    let keys = ["train.optimiser", "train.weights"];
+    agree(trains_adapter, keys, "\"adamw\" beside", &"adamw")?;
     let trains_adapter = warmup.updates == 0 || train.weights == Weights::Lora;
     let keys = ["warmup.updates", "train.weights"];
     let wanted = "0 (imitate with `lapwing pretrain --from` first) beside";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::origin::Origin;
-use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Ratio, Sampling, Weights};
+use lapwing_learn::config::{AdvantageEstimator, LearnerKind, Optimiser, Ratio, Sampling, Weights};
 
 use super::{Config, reference};
 use serde::Serialize;
@@ -100,6 +100,9 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     add(train.sampling == Sampling::All, &["train.learn"], &sampling);
     let is_aaw = train.sampling == Sampling::Aaw;
     add(!is_aaw, &["train.aaw_temperature"], &sampling);
+    let is_muon = train.optimiser == Optimiser::Muon;
+    let optimiser = no_effect("train.optimiser", train.optimiser);
+    add(is_muon, &["train.betas"], &optimiser);
     let beta = "has no effect with train.beta = 0";
     add(train.beta == 0.0, &["train.kl"], beta);
     // With one update in a step the ratio is exactly 1.
