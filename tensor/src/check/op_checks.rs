@@ -628,7 +628,11 @@ fn learning(table: &mut CheckTable) {
         let check = table.add("policy_loss", what, move |gpu| losses(gpu, kl));
         check.is_short = kl == Kl::K2;
     }
-    let check = table.add("muon", "3 steps of 7 matrices and 2 vectors", three_muon_steps);
+    let check = table.add(
+        "muon",
+        "3 steps of 7 matrices and 2 vectors",
+        three_muon_steps,
+    );
     check.is_short = true;
     let check = table.add("adamw", "3 steps of 9 tensors", three_steps);
     check.is_short = true;
@@ -768,8 +772,7 @@ fn three_muon_steps(gpu: &Gpu) -> Result<f64, Wrong> {
             slope.values.iter_mut().for_each(|g| *g *= clip);
             if slope.shape.len() == 2 {
                 let decay = 1.0 - muon.lr * others.weight_decay;
-                wanted[i] =
-                    reference::muon_step(&wanted[i], &mut momentum[i], slope, muon, decay);
+                wanted[i] = reference::muon_step(&wanted[i], &mut momentum[i], slope, muon, decay);
             } else {
                 let unclipped = AdamW {
                     max_norm: f64::INFINITY,

@@ -131,26 +131,41 @@ proptest! {
     }
 }
 
+/// An update of all tensors with AdamW, and one of matrices with Muon.
+const STEPS: [fn(&mut Parameters) -> Tensor; 2] = [
+    |parameters| parameters.step(OPTIONS),
+    |parameters| {
+        let muon = Muon {
+            lr: 0.02,
+            momentum: 0.95,
+        };
+        parameters.step_muon(muon, OPTIONS, |name| name == "tensor 0")
+    },
+];
+
 #[test]
 fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
-    for bad in [f64::NAN, f64::INFINITY, 1e30] {
+    let all = STEPS
+        .into_iter()
+        .flat_map(|step| [f64::NAN, f64::INFINITY, 1e30].map(|bad| (step, bad)));
+    for (step, bad) in all {
         let start = [
-            Array::random(&[70], 1, -1.0..1.0),
+            Array::random(&[7, 10], 1, -1.0..1.0),
             Array::random(&[5], 2, -1.0..1.0),
         ];
         let mut parameters = Parameters::new(&gpu(), &named(&start));
         let slopes = [
-            Array::random(&[70], 3, -1.0..1.0),
+            Array::random(&[7, 10], 3, -1.0..1.0),
             Array::random(&[5], 4, -1.0..1.0),
         ];
         parameters.accumulate(&gradients(&parameters, &slopes));
-        parameters.step(OPTIONS);
+        step(&mut parameters);
         let before = parameters.state().unwrap();
         let mut spoilt = slopes.clone();
         spoilt[1].values[3] = bad;
         parameters.accumulate(&gradients(&parameters, &spoilt));
         assert!(
-            !parameters.step(OPTIONS).to_vec().unwrap()[0].is_finite(),
+            !step(&mut parameters).to_vec().unwrap()[0].is_finite(),
             "{bad}: the norm"
         );
         assert_eq!(
@@ -160,7 +175,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_shows() {
         );
         // The gradients are zero before the next batch.
         parameters.accumulate(&gradients(&parameters, &slopes));
-        let norm = parameters.step(OPTIONS).to_vec().unwrap()[0];
+        let norm = step(&mut parameters).to_vec().unwrap()[0];
         assert_close(
             "norm",
             &[norm],
@@ -182,24 +197,64 @@ fn a_restored_state_goes_on_bit_for_bit() {
             Array::random(&[5], seed + 1, -1.0..1.0),
         ]
     };
-    let mut whole = Parameters::packed(&gpu(), &named(&start), 64);
-    whole.accumulate(&gradients(&whole, &slopes(10)));
-    whole.step(OPTIONS);
-    let (state, steps) = (whole.state().unwrap(), whole.steps());
+    for step in STEPS {
+        let mut whole = Parameters::packed(&gpu(), &named(&start), 64);
+        whole.accumulate(&gradients(&whole, &slopes(10)));
+        step(&mut whole);
+        let (state, steps) = (whole.state().unwrap(), whole.steps());
 
-    let mut resumed = Parameters::new(&gpu(), &named(&slopes(30)));
-    let leaf = resumed.get("tensor 1");
-    resumed.accumulate(&gradients(&resumed, &slopes(40)));
-    resumed.restore(&state, steps);
-    for parameters in [&mut whole, &mut resumed] {
-        parameters.accumulate(&gradients(parameters, &slopes(20)));
-        parameters.step(OPTIONS);
+        let mut resumed = Parameters::new(&gpu(), &named(&slopes(30)));
+        let leaf = resumed.get("tensor 1");
+        resumed.accumulate(&gradients(&resumed, &slopes(40)));
+        resumed.restore(&state, steps);
+        for parameters in [&mut whole, &mut resumed] {
+            parameters.accumulate(&gradients(parameters, &slopes(20)));
+            step(parameters);
+        }
+        assert_eq!(whole.state().unwrap(), resumed.state().unwrap());
+        assert_eq!(
+            leaf.to_vec().unwrap(),
+            whole.get("tensor 1").to_vec().unwrap()
+        );
     }
-    assert_eq!(whole.state().unwrap(), resumed.state().unwrap());
-    assert_eq!(
-        leaf.to_vec().unwrap(),
-        whole.get("tensor 1").to_vec().unwrap()
-    );
+}
+
+#[test]
+fn a_matrix_without_gradients_stays() {
+    let start = [
+        Array::random(&[4, 6], 1, -1.0..1.0),
+        Array::random(&[6, 4], 2, -1.0..1.0),
+    ];
+    let zeros = Array {
+        shape: vec![6, 4],
+        values: vec![0.0; 24],
+    };
+    let mut parameters = Parameters::new(&gpu(), &named(&start));
+    let slopes = [Array::random(&[4, 6], 3, -1.0..1.0), zeros];
+    let still = AdamW {
+        weight_decay: 0.0,
+        ..OPTIONS
+    };
+    let muon = Muon {
+        lr: 0.02,
+        momentum: 0.95,
+    };
+    parameters.accumulate(&gradients(&parameters, &slopes));
+    parameters.step_muon(muon, still, |_| true);
+    let values = parameters.values().unwrap();
+    assert_ne!(values[0].2, start[0].to_f32());
+    assert_eq!(values[1].2, start[1].to_f32());
+}
+
+#[test]
+#[should_panic(expected = "step_muon: tensor 0 has the shape [5], and Muon needs a matrix")]
+fn muon_refuses_a_vector() {
+    let vector = named(&[Array::random(&[5], 1, -1.0..1.0)]);
+    let muon = Muon {
+        lr: 0.02,
+        momentum: 0.95,
+    };
+    Parameters::new(&gpu(), &vector).step_muon(muon, OPTIONS, |_| true);
 }
 
 #[test]
