@@ -85,20 +85,19 @@ fn place(m: Matrix, across: u32, along: u32) -> u32 {
     return m.offset + along * m.columns + across;
 }
 
-/// The matrix of a workgroup: the last one that starts at it or before.
+/// The matrix of a workgroup: the last of up to 65,536 that starts at it or before.
 fn matrix_of(group: u32, of_all: bool) -> u32 {
-    var low = 0u;
-    var high = params.count;
-    while high - low > 1u {
-        let middle = (low + high) / 2u;
-        let m = matrices[middle];
-        if select(m.first_of_squares, m.first_of_all, of_all) <= group {
-            low = middle;
-        } else {
-            high = middle;
+    var found = 0u;
+    for (var step = 32768u; step > 0u; step /= 2u) {
+        let next = found + step;
+        if next < params.count {
+            let m = matrices[next];
+            if select(m.first_of_squares, m.first_of_all, of_all) <= group {
+                found = next;
+            }
         }
     }
-    return low;
+    return found;
 }
 
 /// The block of a thread in the square matrix of `m`: its rows and columns, in fours. Rows from `quads(m)` on are surplus.
@@ -107,15 +106,32 @@ fn block(m: Matrix, group: u32, local: u32) -> vec2<u32> {
     return vec2(number / quads(m), number % quads(m));
 }
 
-/// Four elements across, from 4 `start` on, at one place along; 0 beyond the side.
-fn across4(m: Matrix, start: u32, along: u32) -> vec4<f32> {
-    var four = vec4(0.0);
-    for (var i = 0u; i < 4u; i++) {
-        if 4u * start + i < side(m) {
-            four[i] = directions[place(m, 4u * start + i, along)];
-        }
+/// An element; 0 outside of the matrix.
+fn direction(m: Matrix, across: u32, along: u32) -> f32 {
+    if across >= side(m) || along >= max(m.rows, m.columns) {
+        return 0.0;
     }
-    return four;
+    return directions[place(m, across, along)];
+}
+
+/// Four elements across, at one place along.
+fn across4(m: Matrix, across: u32, along: u32) -> vec4<f32> {
+    return vec4(
+        direction(m, across, along),
+        direction(m, across + 1u, along),
+        direction(m, across + 2u, along),
+        direction(m, across + 3u, along),
+    );
+}
+
+/// Four elements along, at one place across.
+fn along4(m: Matrix, across: u32, along: u32) -> vec4<f32> {
+    return vec4(
+        direction(m, across, along),
+        direction(m, across, along + 1u),
+        direction(m, across, along + 2u),
+        direction(m, across, along + 3u),
+    );
 }
 
 /// The products of the lines across with each other.
@@ -129,8 +145,8 @@ fn gram(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     }
     var sum: array<vec4<f32>, 4>;
     for (var along = 0u; along < max(m.rows, m.columns); along++) {
-        let rows = across4(m, at.x, along);
-        let columns = across4(m, at.y, along);
+        let rows = across4(m, 4u * at.x, along);
+        let columns = across4(m, 4u * at.y, along);
         for (var i = 0u; i < 4u; i++) {
             sum[i] += rows[i] * columns;
         }
@@ -189,11 +205,9 @@ fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     }
     for (var i = 0u; i < 4u; i++) {
         let here = m.square + (4u * at.x + i) * quads(m) + at.y;
-        var value = params.square * sum[i] + params.linear * right[here];
-        if at.x == at.y {
-            value[i] += params.identity;
-        }
-        result[here] = value;
+        let identity = select(0.0, params.identity, at.x == at.y);
+        let diagonal = identity * vec4(f32(i == 0u), f32(i == 1u), f32(i == 2u), f32(i == 3u));
+        result[here] = params.square * sum[i] + params.linear * right[here] + diagonal;
     }
 }
 
@@ -219,12 +233,7 @@ fn update(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index)
     var sum: array<vec4<f32>, 4>;
     for (var k = 0u; k < side(m); k++) {
         let factors = polynomial[m.square + k * quads(m) + across];
-        var four = vec4(0.0);
-        for (var i = 0u; i < 4u; i++) {
-            if along + i < length {
-                four[i] = directions[place(m, k, along + i)];
-            }
-        }
+        let four = along4(m, k, along);
         for (var i = 0u; i < 4u; i++) {
             sum[i] += factors[i] * four;
         }

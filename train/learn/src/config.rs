@@ -84,8 +84,8 @@ lapwing_env::options! {
     passes: usize = 1, in Whole(1, usize::MAX);
     /// Optimiser updates in a pass. 1, for the same reason.
     minibatches: usize = 1, in Whole(1, usize::MAX);
-    /// `adamw`, or `muon`, which makes the step of each adapter matrix orthogonal. `adamw`: the usual one. `muon` learns the
-    /// lake in three quarters of the steps, needs its own `lr` and an `lr_end` near 0, and is refused with `weights = "all"`.
+    /// `adamw`, or `muon`, which makes the step of each adapter matrix orthogonal. `adamw`: the usual one. `muon` needs
+    /// its own `lr` and an `lr_end` near 0, and is refused with `weights = "all"`.
     optimiser: Optimiser = Optimiser::AdamW;
     /// Learning rate of the optimiser. 1e-5: with AdamW, adapters need about ten times the rate of full training. The default is
     /// the same with `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its

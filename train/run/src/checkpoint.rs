@@ -2,7 +2,7 @@
 //! written to a temporary name, synced and renamed.
 //!
 //! It is a safetensors file, so other programs can read it. It has the trained weights under their names, those of a
-//! critic under `critic.`, AdamW's moments under these names with `.first_moment` and `.second_moment`, and a learner's
+//! critic under `critic.`, the optimiser's moments under these names with `.first_moment` and `.second_moment`, and a learner's
 //! other memory under `memory.`. Its metadata has one entry, `lapwing`: JSON with a checksum and the fields of
 //! [`Header`]. There is no generator state, because all randomness follows from the config's seeds and the step.
 

@@ -249,11 +249,15 @@ fn introduction<L>(state: &State<L>, learner: &str, gpu: &Gpu) -> String {
         0 => String::new(),
         step => format!(", from step {step} on"),
     };
-    let software = match gpu.is_software() {
-        true => " (a software device: no GPU is used)",
-        false => "",
+    let (device, backend) = (&gpu.caps().name, &gpu.caps().backend);
+    let software = match (gpu.is_software(), backend == "gl") {
+        (true, true) => {
+            " (a software device through OpenGL: no GPU is used; with a Vulkan driver, such as the package \
+             mesa-vulkan-drivers, it is several times faster)"
+        }
+        (true, false) => " (a software device: no GPU is used)",
+        (false, _) => "",
     };
-    let device = &gpu.caps().name;
     format!("{game}: {steps} of {learner}{from}; on {device}{software}")
 }
 

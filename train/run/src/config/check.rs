@@ -112,13 +112,13 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
         let wanted = "two numbers from 0 to just below 1";
         ensure((0.0..1.0).contains(&beta), "train.betas", beta, wanted)?;
     }
-    let trains_adapter = train.optimiser == Optimiser::AdamW || train.weights == Weights::Lora;
-    let keys = ["train.optimiser", "train.weights"];
-    agree(trains_adapter, keys, "\"adamw\" beside", &"adamw")?;
     let trains_adapter = warmup.updates == 0 || train.weights == Weights::Lora;
     let keys = ["warmup.updates", "train.weights"];
     let wanted = "0 (imitate with `lapwing pretrain --from` first) beside";
     agree(trains_adapter, keys, wanted, &0)?;
+    let trains_adapter = train.optimiser == Optimiser::AdamW || train.weights == Weights::Lora;
+    let keys = ["train.optimiser", "train.weights"];
+    agree(trains_adapter, keys, "\"adamw\" beside", &"adamw")?;
     let is_for_words = warmup.updates == 0 || learner.has_language();
     let wanted = format!(
         "0 with learner = \"{}\", which has no replies",

@@ -9,7 +9,7 @@ use super::origin::{Origin, find, nested};
 use super::request::{ConfigRequest, PRESETS};
 use super::resolved::Resolved;
 use super::{Config, ConfigError, check::check, unused};
-use lapwing_learn::config::Weights;
+use lapwing_learn::config::{Optimiser, Weights};
 use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
 use lapwing_play::external::{self, GameName};
@@ -112,12 +112,21 @@ impl Config {
         });
         let lr = resolved.origins.get("train.lr");
         let is_chosen = !matches!(lr, None | Some(Origin::Preset(_)));
-        if resolved.config.train.weights == Weights::All && !is_chosen {
+        let train = &resolved.config.train;
+        let was_for = match (train.weights, train.optimiser) {
+            _ if is_chosen => None,
+            (Weights::All, _) => Some(
+                "an adapter; all weights want a rate of their own, in large models about a tenth",
+            ),
+            (_, Optimiser::Muon) => Some(
+                "AdamW; Muon wants 3e-3 for the built-in model, falling to 0 (train.lr_end = 0)",
+            ),
+            _ => None,
+        };
+        if let Some(what) = was_for {
             let origin = lr.map_or("the default".to_owned(), ToString::to_string);
-            resolved.notes.push(format!(
-                "train.lr = {} ({origin}) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth",
-                resolved.config.train.lr
-            ));
+            let note = format!("train.lr = {} ({origin}) was chosen for {what}", train.lr);
+            resolved.notes.push(note);
         }
         let unused = unused::notes(&resolved.config, &resolved.origins);
         resolved.notes.extend(unused);
