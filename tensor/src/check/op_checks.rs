@@ -671,6 +671,15 @@ fn losses(gpu: &Gpu, kl: Kl) -> Result<f64, Wrong> {
     Ok(worst)
 }
 
+const ADAMW: AdamW = AdamW {
+    lr: 0.03,
+    beta1: 0.9,
+    beta2: 0.99,
+    eps: 1e-8,
+    weight_decay: 0.05,
+    max_norm: 2.0,
+};
+
 /// Checks the values after three updates with clipped gradients.
 fn three_steps(gpu: &Gpu) -> Result<f64, Wrong> {
     let lengths = [1, 7, 63, 64, 65, 129, 5000, 2, 3];
@@ -678,14 +687,7 @@ fn three_steps(gpu: &Gpu) -> Result<f64, Wrong> {
         let one = |(i, n): (u64, &usize)| random(&[*n], which << 40 ^ i, -1.0..1.0);
         (0..).zip(lengths.iter()).map(one).collect()
     };
-    let settings = AdamW {
-        lr: 0.03,
-        beta1: 0.9,
-        beta2: 0.99,
-        eps: 1e-8,
-        weight_decay: 0.05,
-        max_norm: 2.0,
-    };
+    let settings = ADAMW;
     let flat =
         |arrays: &[Array]| -> Vec<f64> { arrays.iter().flat_map(|a| a.values.clone()).collect() };
     let start = draw(35);
@@ -735,14 +737,7 @@ fn three_muon_steps(gpu: &Gpu) -> Result<f64, Wrong> {
         lr: 0.05,
         momentum: 0.9,
     };
-    let others = AdamW {
-        lr: 0.03,
-        beta1: 0.9,
-        beta2: 0.99,
-        eps: 1e-8,
-        weight_decay: 0.05,
-        max_norm: 2.0,
-    };
+    let others = ADAMW;
     let mut wanted = draw(41);
     let named = wanted.iter().enumerate();
     let named = named.map(|(i, a)| (i.to_string(), a.shape.clone(), a.to_f32()));

@@ -245,6 +245,9 @@ fn a_wrong_kernel_is_found() {
             "sum += part.z",
         ),
         ("adamw", "adamw", "params.decay", "1.0"),
+        ("muon", "muon", "= params.momentum * m + g", "= m"),
+        ("muon", "muon", "params.linear", "1.001 * params.linear"),
+        ("muon", "muon", "f32(m.rows) / f32(m.columns)", "1.0"),
         ("rope", "rope", "params.sign", "1.0"),
     ];
     for (op, shader, right, wrong) in mistakes {

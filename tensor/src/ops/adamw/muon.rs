@@ -38,6 +38,7 @@ pub struct Muon {
 }
 
 /// The matrices of an arena, as the kernels see them.
+#[derive(Default)]
 struct MatrixTable {
     /// six numbers for each
     entries: Vec<u32>,
@@ -50,15 +51,6 @@ struct MatrixTable {
 }
 
 impl MatrixTable {
-    fn new() -> MatrixTable {
-        MatrixTable {
-            entries: Vec::new(),
-            square: 0,
-            groups: [0; 2],
-            work: [0; 2],
-        }
-    }
-
     fn add(&mut self, offset: usize, rows: usize, columns: usize) {
         let entry = [
             offset,
@@ -99,7 +91,7 @@ impl Parameters {
         self.steps += u64::from(!self.gpu.has_failed());
         let norm = self.norm();
         for (index, arena) in self.arenas.iter().enumerate() {
-            let mut table = MatrixTable::new();
+            let mut table = MatrixTable::default();
             // Neighbouring tensors of one kind share a dispatch.
             let mut ranges: Vec<(bool, Range<usize>)> = Vec::new();
             for slot in self.slots.iter().filter(|slot| slot.arena == index) {
