@@ -250,9 +250,11 @@ fn default_run(gpu: &Gpu, fixtures: &Path) -> Result<String, String> {
     let text = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let known: Value =
         serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let settings: Vec<String> =
+        serde_json::from_value(known["settings"].clone()).map_err(|e| e.to_string())?;
     let known: Vec<[f64; 2]> =
         serde_json::from_value(known["return_and_norm"].clone()).map_err(|e| e.to_string())?;
-    let config = Config::load("frozen-lake", &[]).map_err(|e| e.to_string())?;
+    let config = Config::load("frozen-lake", &settings).map_err(|e| e.to_string())?;
     let mut state =
         State::new(gpu, None, config, RunPurpose::Train, &()).map_err(|e| e.to_string())?;
     let (mut furthest, mut went) = (0.0f64, Vec::new());

@@ -20,9 +20,11 @@ use lapwing_train::trainer::train;
 
 use crate::training::{config, seats, state};
 
-const SMALL: [&str; 8] = [
+const SMALL: [&str; 10] = [
     "train.weights=all",
+    "train.optimiser=adamw",
     "train.lr=0.0003",
+    "train.lr_end=1",
     "train.sampling=aaw",
     "train.entropy_band=[0.0, 100.0]",
     "train.group_size=8",

@@ -33,7 +33,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let would = format!("{}\n{}", would[1], would[0].split("; on ").next().unwrap());
     assert_snapshot!(would, @"
     would train 255,296 parameters, all of the model's
-    would train frozen-lake: 400 steps of 8 x 6 episodes, training on all of them, with all weights of the model
+    would train frozen-lake: 300 steps of 8 x 6 episodes, training on all of them, with all weights of the model
     ");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 
@@ -153,7 +153,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         "lora.rank=4",
     ];
     assert_snapshot!(succeeds(home, &idle).err, @r#"
-    note: train.lr = 0.0005 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
+    note: train.lr = 0.003 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     note: lora.rank (--set) has no effect with train.weights = "all", which trains no adapter
     "#);
 }

@@ -22,7 +22,7 @@ fn trained(home: &Path) {
         "--set",
         "train.sampling=\"all\"",
         "--set",
-        "train.lr=0.001",
+        "train.lr=0.01",
     ];
     succeeds(home, &small);
 }

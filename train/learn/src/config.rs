@@ -84,8 +84,9 @@ lapwing_env::options! {
     passes: usize = 1, in Whole(1, usize::MAX);
     /// Optimiser updates in a pass. 1, for the same reason.
     minibatches: usize = 1, in Whole(1, usize::MAX);
-    /// `adamw`, or `muon`, which makes the step of each adapter matrix orthogonal. `adamw`: the usual one. `muon` needs
-    /// its own `lr` and an `lr_end` near 0, and is refused with `weights = "all"`.
+    /// `adamw`, or `muon`, which makes the step of each matrix orthogonal: an adapter's, or with `weights = "all"` those of the
+    /// model's blocks, whose other weights then follow AdamW at a tenth of the rate. `adamw`: the usual one. `muon` needs its
+    /// own `lr` and an `lr_end` near 0.
     optimiser: Optimiser = Optimiser::AdamW;
     /// Learning rate of the optimiser. 1e-5: with AdamW, adapters need about ten times the rate of full training. The default is
     /// the same with `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its
@@ -98,7 +99,7 @@ lapwing_env::options! {
     warmup: usize = 0;
     /// Decoupled weight decay. 0: the KL penalty already keeps the adapter near the base.
     weight_decay: f64 = 0.0, in Real(0.0, f64::MAX);
-    /// Decay of AdamW's two moments, each from 0 to just below 1. The usual values. No effect on Muon, whose momentum is 0.95.
+    /// Decay of AdamW's two moments, each from 0 to just below 1. The usual values. Muon's momentum is always 0.95.
     betas: [f64; 2] = [0.9, 0.999];
     /// Clips the norm of the whole gradient. 1, the usual value.
     max_grad_norm: f64 = 1.0, in Positive(f64::MAX);
@@ -172,7 +173,9 @@ impl TrainConfig {
             Optimiser::Muon => {
                 // The usual value.
                 let muon = Muon { lr, momentum: 0.95 };
-                parameters.step_muon(muon, self.adamw(lr), |_| true)
+                // The matrices of an adapter, or those of the model's blocks.
+                let is_matrix = |name: &str| name.contains(".lora_") || name.ends_with("_proj.weight");
+                parameters.step_muon(muon, self.adamw(lr / 10.0), is_matrix)
             }
         }
     }

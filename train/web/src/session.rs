@@ -346,9 +346,11 @@ impl PageSession {
 
     fn self_test(&mut self, progress: &dyn Progress) -> Result<Value, String> {
         let known: Value = serde_json::from_str(TRAJECTORY).expect("a fixture");
+        let settings: Vec<String> =
+            serde_json::from_value(known["settings"].clone()).expect("a fixture");
         let known: Vec<[f64; 2]> =
             serde_json::from_value(known["return_and_norm"].clone()).expect("a fixture");
-        let mut run = PageRun::new(&self.gpu, config(PRESETS[0].0, &[])?, progress)?;
+        let mut run = PageRun::new(&self.gpu, config(PRESETS[0].0, &settings)?, progress)?;
         let (mut rows, mut furthest, mut is_equal) = (Vec::new(), 0.0f64, true);
         for [native, norm_native] in known.into_iter().take(STEPS) {
             let records = trainer::step(&mut run.state, &mut run.checks, progress);

@@ -135,7 +135,7 @@ fn seeds_are_one_curve_and_other_configs_another() {
     let of = |i: usize, key: &str| groups[i][key].clone();
     assert_eq!(of(0, "runs"), serde_json::json!([0, 1]));
     assert_eq!(of(1, "runs"), serde_json::json!([2]));
-    assert_eq!(of(0, "label"), "train.lr=0.0005");
+    assert_eq!(of(0, "label"), "train.lr=0.003");
     assert_eq!(of(1, "label"), "train.lr=0.002");
     // b has no step 2: the mean is over the other seeds.
     let success = &groups[0]["train"]["metrics"]["success_rate"];
@@ -211,14 +211,14 @@ fn a_run_has_its_cost_and_the_differences_of_its_config() {
     );
     assert_eq!(
         (&run["steps_done"], &run["steps_total"]),
-        (&2.into(), &400.into())
+        (&2.into(), &300.into())
     );
     assert_eq!(run["base"], "the preset frozen-lake");
     let config = run["config"].as_array().unwrap();
     let differing: Vec<&Value> = config.iter().filter(|line| line[1] != line[2]).collect();
     assert_eq!(
         differing,
-        [&serde_json::json!(["train.lr", "0.002", "0.0005"])]
+        [&serde_json::json!(["train.lr", "0.002", "0.003"])]
     );
     assert!(config.len() > 40, "{}", config.len());
 }

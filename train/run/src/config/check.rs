@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use lapwing_env::OptionRange::{self, Real};
-use lapwing_learn::config::{Optimiser, Sampling, Weights};
+use lapwing_learn::config::{Sampling, Weights};
 use lapwing_play::ReplyForm;
 use toml::{Table, Value};
 
@@ -116,9 +116,6 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let keys = ["warmup.updates", "train.weights"];
     let wanted = "0 (imitate with `lapwing pretrain --from` first) beside";
     agree(trains_adapter, keys, wanted, &0)?;
-    let trains_adapter = train.optimiser == Optimiser::AdamW || train.weights == Weights::Lora;
-    let keys = ["train.optimiser", "train.weights"];
-    agree(trains_adapter, keys, "\"adamw\" beside", &"adamw")?;
     let is_for_words = warmup.updates == 0 || learner.has_language();
     let wanted = format!(
         "0 with learner = \"{}\", which has no replies",

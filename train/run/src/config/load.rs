@@ -111,15 +111,22 @@ impl Config {
             _ => None,
         });
         let lr = resolved.origins.get("train.lr");
-        let is_chosen = !matches!(lr, None | Some(Origin::Preset(_)));
         let train = &resolved.config.train;
-        let was_for = match (train.weights, train.optimiser) {
-            _ if is_chosen => None,
-            (Weights::All, _) => Some(
-                "an adapter; all weights want a rate of their own, in large models about a tenth",
-            ),
-            (_, Optimiser::Muon) => Some(
+        let rate_for = match lr {
+            None => Some(Optimiser::AdamW),
+            Some(Origin::Preset(name)) => super::request::preset(name).map(|it| it.optimiser()),
+            // The user's.
+            Some(_) => None,
+        };
+        let was_for = match (rate_for, train.optimiser) {
+            (Some(Optimiser::AdamW), Optimiser::Muon) => Some(
                 "AdamW; Muon wants 3e-3 for the built-in model, falling to 0 (train.lr_end = 0)",
+            ),
+            (Some(Optimiser::Muon), Optimiser::AdamW) => Some(
+                "Muon; AdamW wants 5e-4 for the built-in model, which need not fall (train.lr_end = 1)",
+            ),
+            (Some(_), _) if train.weights == Weights::All => Some(
+                "an adapter; all weights want a rate of their own, in large models about a tenth",
             ),
             _ => None,
         };

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use lapwing_model::read_text;
 use toml::{Table, Value};
 
+use lapwing_learn::config::{Optimiser, TrainConfig};
+
 use super::ConfigError;
 use super::origin::{Origin, nested};
 use lapwing_play::external::GameName;
@@ -209,7 +211,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|preset| preset.name)
 }
 
-fn preset(name: &str) -> Option<&'static Preset> {
+pub(super) fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
@@ -218,6 +220,15 @@ impl Preset {
         let origin = Origin::Preset(self.name.to_owned());
         let table = parse(self.text, &origin.to_string())?;
         Ok((origin, table))
+    }
+
+    /// Returns the optimiser that its learning rate is for.
+    pub(super) fn optimiser(&self) -> Optimiser {
+        let (_, table) = self.layer().expect("a preset is valid");
+        let value = table.get("train").and_then(|it| it.get("optimiser"));
+        value.map_or(TrainConfig::default().optimiser, |value| {
+            value.clone().try_into().expect("a preset is valid")
+        })
     }
 }
 

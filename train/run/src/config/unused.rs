@@ -100,7 +100,7 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     add(train.sampling == Sampling::All, &["train.learn"], &sampling);
     let is_aaw = train.sampling == Sampling::Aaw;
     add(!is_aaw, &["train.aaw_temperature"], &sampling);
-    let is_muon = train.optimiser == Optimiser::Muon;
+    let is_muon = train.optimiser == Optimiser::Muon && train.weights == Weights::Lora;
     let optimiser = no_effect("train.optimiser", train.optimiser);
     add(is_muon, &["train.betas"], &optimiser);
     let beta = "has no effect with train.beta = 0";
