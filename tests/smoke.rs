@@ -1,5 +1,5 @@
 //! The smoke test of a device, in a minute or a few: every op, every kind of kernel that the device can run, a
-//! checkpoint that other programs computed with, and the first steps of the default run. Its output is a report to
+//! checkpoint that other programs computed with, and the first steps of the default run, with AdamW. Its output is a report to
 //! paste.
 
 use std::fmt::{self, Display, Write};

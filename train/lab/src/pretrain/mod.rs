@@ -19,7 +19,7 @@ use lapwing_model::{
     ChatTemplate, Message, Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens,
     initial_weights,
 };
-use lapwing_tensor::{AdamW, Gpu, Indices, Muon, Parameters, Tensor, WeightFormat};
+use lapwing_tensor::{AdamW, Gpu, Indices, Parameters, Tensor, WeightFormat};
 
 use lapwing_play::AgentView;
 use lapwing_play::config::GameConfig;
@@ -32,10 +32,8 @@ use lapwing_train::record::{RecordError, directory, write_error};
 
 use lessons::{BoardState, Question, round};
 
-/// Peak learning rates of the blocks' matrices (Muon), and of embedding, norms and biases (AdamW): linear warm-up over the first
-/// twentieth of the steps, then a cosine decay to a twentieth.
-const MUON_LR: f64 = 0.015;
-const ADAMW_LR: f64 = 3e-3;
+/// Peak learning rate: linear warm-up over the first twentieth of the steps, then a cosine decay to a twentieth.
+const PEAK_LR: f64 = 3e-3;
 /// Lessons about the game of an update, and about its other game.
 const LESSONS: [usize; 2] = [160, 40];
 /// The most walks for these lessons. A game can have fewer states than they need.
@@ -217,20 +215,14 @@ fn make(
         let lessons = lessons(how, step, &mut games)?;
         let (loss, floor) = loss(&model, &lessons, end);
         parameters.accumulate(&loss.backward());
-        let rate = schedule(step, how.steps);
-        let blocks = Muon {
-            lr: MUON_LR * rate,
-            momentum: 0.95,
-        };
-        let others = AdamW {
-            lr: ADAMW_LR * rate,
+        parameters.step(AdamW {
+            lr: PEAK_LR * schedule(step, how.steps),
             beta1: 0.9,
             beta2: 0.98,
             eps: 1e-8,
             weight_decay: 0.01,
             max_norm: 1.0,
-        };
-        parameters.step_muon(blocks, others, |name| name.ends_with("_proj.weight"));
+        });
         if step % 20 == 0 || step + 1 == how.steps {
             progress(PretrainUpdate {
                 step: step + 1,
