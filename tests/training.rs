@@ -689,7 +689,8 @@ fn trajectory() -> Value {
 fn twenty_steps() -> &'static [String] {
     static LINES: OnceLock<Vec<String>> = OnceLock::new();
     LINES.get_or_init(|| {
-        let settings: Vec<String> = serde_json::from_value(trajectory()["settings"].clone()).unwrap();
+        let settings: Vec<String> =
+            serde_json::from_value(trajectory()["settings"].clone()).unwrap();
         let mut changes = vec!["train.steps=20", "eval.episodes=100", "eval.every=0"];
         changes.extend(settings.iter().map(String::as_str));
         lines(config(&changes)).unwrap()

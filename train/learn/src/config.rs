@@ -174,7 +174,8 @@ impl TrainConfig {
                 // The usual value.
                 let muon = Muon { lr, momentum: 0.95 };
                 // The matrices of an adapter, or those of the model's blocks.
-                let is_matrix = |name: &str| name.contains(".lora_") || name.ends_with("_proj.weight");
+                let is_matrix =
+                    |name: &str| name.contains(".lora_") || name.ends_with("_proj.weight");
                 parameters.step_muon(muon, self.adamw(lr / 10.0), is_matrix)
             }
         }
