@@ -374,6 +374,8 @@ pub(crate) mod tests {
         let settings = [
             &format!("train.steps={steps}"),
             "train.group_size=8",
+            // The rate of a step does not depend on the number of steps.
+            "train.lr_end=1",
             "eval.episodes=4",
             "eval.every=2",
         ];

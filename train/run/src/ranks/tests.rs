@@ -118,7 +118,9 @@ fn train_with(mut ranks: Vec<Thread>, settings: &[&str], dir: &Path) -> Result<(
 }
 
 /// Entropy is below the band, so each step learns, also if all returns are equal.
-const SMALL: [&str; 6] = [
+const SMALL: [&str; 7] = [
+    // The rate of a step does not depend on the number of steps.
+    "train.lr_end=1",
     "train.entropy_band=[1.5,100.0]",
     "train.groups=2",
     "train.group_size=8",
