@@ -182,37 +182,46 @@ fn a_step_is_the_update_by_hand() {
     }
 }
 
-/// With Muon the matrices of the blocks make a step of the learning rate in each direction. The other weights make AdamW's, at a
-/// tenth of the rate.
+/// With Muon the matrices of an adapter, or of the model's blocks, make a step of the learning rate in each direction. The other
+/// weights make AdamW's, at a tenth of the rate.
 #[test]
-fn muon_moves_the_matrices_of_the_blocks() {
-    let mut state = state(small(&["train.optimiser=muon", "train.lr=0.01"]));
-    let lr = state.config.train.lr;
-    let before = state.snapshot().unwrap().parameters;
-    learned(&step(&mut state).0);
-    let after = state.snapshot().unwrap().parameters;
-    let mut matrices = 0;
-    for (before, after) in before.iter().zip(&after) {
-        let moves = before.values.iter().zip(&after.values);
-        let moves = moves.map(|(a, b)| f64::from((a - b).abs()));
-        if before.name.ends_with("_proj.weight") {
-            matrices += 1;
-            let length = moves.map(|it| it * it).sum::<f64>().sqrt();
-            let [rows, columns] = [0, 1].map(|axis| before.shape[axis] as f64);
-            // An orthogonal matrix times the factor of tall ones. Muon's polynomials leave singular values of 0.68 to 1.13, and
-            // smaller ones where the gradient has hardly any.
-            let whole = lr * (rows / columns).max(1.0).sqrt() * rows.min(columns).sqrt();
-            let share = length / whole;
-            assert!((0.1..1.13).contains(&share), "{}: {share}", before.name);
-        } else {
-            let longest = moves.fold(0.0, f64::max);
-            // AdamW's first step is the rate itself, wherever the gradient is not tiny; f32 rounds values near 1.
-            let share = longest / (lr / 10.0);
-            assert!((0.9..1.001).contains(&share), "{}: {share}", before.name);
+fn muon_moves_matrices_and_adamw_the_rest() {
+    for (weights, matrices) in [("all", "_proj.weight"), ("lora", ".lora_B.weight")] {
+        let weights = format!("train.weights={weights}");
+        let changes = ["train.optimiser=muon", "train.lr=0.01", &weights];
+        let mut state = state(small(&changes));
+        let lr = state.config.train.lr;
+        let before = state.snapshot().unwrap().parameters;
+        learned(&step(&mut state).0);
+        let after = state.snapshot().unwrap().parameters;
+        let mut count = 0;
+        for (before, after) in before.iter().zip(&after) {
+            let moves = before.values.iter().zip(&after.values);
+            let moves = moves.map(|(a, b)| f64::from((a - b).abs()));
+            if before.name.ends_with(matrices) {
+                count += 1;
+                let length = moves.map(|it| it * it).sum::<f64>().sqrt();
+                let [rows, columns] = [0, 1].map(|axis| before.shape[axis] as f64);
+                // An orthogonal matrix times the factor of tall ones. Muon's polynomials leave singular values of 0.68 to 1.13,
+                // and smaller ones where the gradient has hardly any.
+                let whole = lr * (rows / columns).max(1.0).sqrt() * rows.min(columns).sqrt();
+                let share = length / whole;
+                assert!((0.1..1.13).contains(&share), "{}: {share}", before.name);
+                // Only AdamW uses it.
+                assert!(after.second_moment.iter().all(|it| *it == 0.0));
+            } else if before.name.ends_with(".lora_A.weight") {
+                // The other matrix is 0, and so is this one's gradient.
+                assert_eq!(before.values, after.values, "{}", before.name);
+            } else {
+                let longest = moves.fold(0.0, f64::max);
+                // AdamW's first step is the rate itself, wherever the gradient is not tiny; f32 rounds values near 1.
+                let share = longest / (lr / 10.0);
+                assert!((0.9..1.001).contains(&share), "{}: {share}", before.name);
+            }
         }
+        // Seven linears in each of four blocks; an adapter has the head as well.
+        assert!([28, 29].contains(&count), "{count}");
     }
-    // Seven in each of four blocks.
-    assert_eq!(matrices, 28);
 }
 
 /// Play uses every update, and the reference uses none: the ratio is 1 in each step, and the KL starts at zero and
