@@ -145,7 +145,6 @@ fn the_ratio_of_the_first_update_is_one() {
         .map(|episode| SelectedEpisode {
             episode,
             advantages: &ones,
-            importance: 1.0,
             entropy_weight: 0.0,
         })
         .collect();

@@ -71,7 +71,7 @@ type PromptAndReply<'a> = (&'a [u32], &'a [u32]);
 fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f64) -> Gradient {
     let mut parameters = Parameters::new(&gpu(), weights);
     let model = Model::over(&gpu(), reference.config().clone(), &parameters);
-    let (all, _) = selected(groups, Aggregation::Token);
+    let all = selected(groups);
     let tokens: usize = all.iter().map(|c| c.episode.reply_tokens()).sum();
     // Equal replies to equal prompts are one sequence, with the sum of their advantages.
     let mut replies: BTreeMap<PromptAndReply<'_>, (&Sampled, f64, f64)> = BTreeMap::new();

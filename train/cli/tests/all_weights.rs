@@ -209,13 +209,13 @@ fn imitation_writes_a_model() {
         "--episodes",
         "4",
         "--keep",
-        "kept.jsonl",
+        "new/kept.jsonl",
     ];
     succeeds(home, &[&play[..], &["--quiet"]].concat());
     let imitate = [
         "pretrain",
         "--from",
-        "kept.jsonl",
+        "new/kept.jsonl",
         "--steps",
         "6",
         "--out",

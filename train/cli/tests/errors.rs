@@ -402,31 +402,9 @@ const CONFIG: &[Row] = &[
         &["train", "mine.toml"],
     ),
     row(
-        "a temperature outside of its range",
-        nothing,
-        &[
-            "train",
-            "--set",
-            "policy.spread=0.1",
-            "--set",
-            "policy.temperature=3",
-        ],
-    ),
-    row(
         "a large first DQN buffer",
         nothing,
         &["train", "snake-dqn", "--set", "dqn.capacity=500"],
-    ),
-    row(
-        "a correction without sampling",
-        nothing,
-        &[
-            "train",
-            "--set",
-            "train.sampling=top",
-            "--set",
-            "train.correction=true",
-        ],
     ),
     row(
         "a batch of no tokens",
@@ -1291,6 +1269,17 @@ const PLAYERS: &[Row] = &[
         "an existing file of episodes",
         scores,
         &["play", "--player", "random", "--keep", "scores.jsonl"],
+    ),
+    row(
+        "a file of episodes below a file",
+        scores,
+        &[
+            "play",
+            "--player",
+            "random",
+            "--keep",
+            "scores.jsonl/kept.jsonl",
+        ],
     ),
     row(
         "a warm-up by an unknown player",

@@ -31,8 +31,8 @@ pub struct Group {
     pub advantages: Vec<EpisodeAdvantage>,
     /// Weight of the entropy in the advantages of tokens.
     pub entropy_weight: f64,
-    /// Index and importance of each episode to train on. Empty if the group is skipped.
-    pub selected: Vec<(usize, f64)>,
+    /// Indices of the episodes to train on. Empty if the group is skipped.
+    pub selected: Vec<usize>,
 }
 
 /// The advantages of an episode.
@@ -73,40 +73,36 @@ pub struct SelectedEpisode<'a> {
     pub episode: &'a Episode,
     /// The advantage of each of its turns.
     pub advantages: &'a [f64],
-    /// 1, or the inverse of the probability that it was drawn (`train.correction`).
-    pub importance: f64,
     /// Weight of the entropy in the advantages of its tokens; 0 within `train.entropy_band`.
     pub entropy_weight: f64,
 }
 
-/// Returns the selected episodes of all groups, and the [`count`] that a draw of that size is expected to have.
-pub fn selected(groups: &[Group], aggregation: Aggregation) -> (Vec<SelectedEpisode<'_>>, f64) {
-    let (mut all, mut expected) = (Vec::new(), 0.0);
-    for group in groups {
-        let share = group.selected.len() as f64 / group.episodes.len() as f64;
-        expected += share * count(group.episodes.iter(), aggregation);
-        all.extend(
-            group
-                .selected
-                .iter()
-                .map(|&(member, importance)| SelectedEpisode {
-                    episode: &group.episodes[member],
-                    advantages: &group.advantages[member].turns,
-                    importance,
-                    entropy_weight: group.entropy_weight,
-                }),
-        );
-    }
-    (all, expected)
+/// Returns the selected episodes of all groups.
+pub fn selected(groups: &[Group]) -> Vec<SelectedEpisode<'_>> {
+    let of = |group| {
+        let Group {
+            episodes,
+            advantages,
+            selected,
+            entropy_weight,
+            ..
+        }: &Group = group;
+        selected.iter().map(|member| SelectedEpisode {
+            episode: &episodes[*member],
+            advantages: &advantages[*member].turns,
+            entropy_weight: *entropy_weight,
+        })
+    };
+    groups.iter().flat_map(of).collect()
 }
 
-/// The effective number of selected episodes: (sum w)^2 / sum w^2, with w the importance of an episode times its |A| (Kish
-/// 1965). `None` if none is selected.
+/// The effective number of selected episodes: (sum w)^2 / sum w^2, with w the |A| of an episode (Kish 1965). `None` if none is
+/// selected.
 pub(crate) fn effective_episodes(groups: &[Group]) -> Option<f64> {
     let (mut sum, mut squares) = (0.0, 0.0);
     for group in groups {
-        for &(member, importance) in &group.selected {
-            let weight = importance * group.advantages[member].weight();
+        for member in &group.selected {
+            let weight = group.advantages[*member].weight();
             sum += weight;
             squares += weight * weight;
         }
@@ -203,8 +199,7 @@ pub fn count<'a>(episodes: impl Iterator<Item = &'a Episode>, aggregation: Aggre
 }
 
 /// Packs the turns of the selected episodes into batches of at most `limit` tokens. A turn that is longer has a batch of its
-/// own. `over` divides the loss: if it is the [`count`] of these episodes, and all importances are 1, the weights of all
-/// tokens add up to 1.
+/// own. `over` divides the loss: if it is the [`count`] of these episodes, the weights of all tokens add up to 1.
 ///
 /// # Panics
 /// If a turn was not sampled from a model.
@@ -254,7 +249,6 @@ pub fn pack(
             let SelectedEpisode {
                 episode,
                 advantages,
-                importance,
                 entropy_weight,
             } = episodes[e];
             let sampled = reply((e, t));
@@ -281,7 +275,7 @@ pub fn pack(
                 batch.tokens.push(LossToken {
                     pair,
                     advantage: (advantages[t] + bonus(entropy_weight, old, entropy)) as f32,
-                    weight: (share * importance) as f32,
+                    weight: share as f32,
                     old,
                     reference: old,
                 });
@@ -304,7 +298,6 @@ pub fn pack_all<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -
     let one = |episode: &&'a Episode| SelectedEpisode {
         episode,
         advantages: &advantages,
-        importance: 1.0,
         entropy_weight: 0.0,
     };
     let all: Vec<SelectedEpisode<'_>> = episodes.iter().map(one).collect();
@@ -349,7 +342,6 @@ mod tests {
         let one = |episode| SelectedEpisode {
             episode,
             advantages: NUMBERS,
-            importance: 1.0,
             entropy_weight: 0.0,
         };
         played.iter().map(one).collect()
@@ -377,7 +369,7 @@ mod tests {
 
     #[test]
     fn effective_episodes_count_equal_weights_in_full() {
-        let group = |advantages: &[f64], selected: &[(usize, f64)]| Group {
+        let group = |advantages: &[f64], selected: &[usize]| Group {
             advantages: advantages
                 .iter()
                 .map(|a| EpisodeAdvantage::new(vec![*a]))
@@ -385,7 +377,7 @@ mod tests {
             selected: selected.to_vec(),
             ..Group::default()
         };
-        let all = [(0, 1.0), (1, 1.0), (2, 1.0)];
+        let all = [0, 1, 2];
         assert_eq!(
             effective_episodes(&[group(&[1.0, -1.0, 1.0], &all)]),
             Some(3.0)
@@ -395,9 +387,9 @@ mod tests {
             effective_episodes(&[group(&[3.0, -1.0, 1.0], &all)]),
             Some(25.0 / 11.0)
         );
-        let corrected = group(&[3.0, -1.0], &[(0, 1.0 / 3.0), (1, 1.0)]);
+        // Only those that are selected count, over all groups.
         assert_eq!(
-            effective_episodes(&[corrected, group(&[1.0], &[])]),
+            effective_episodes(&[group(&[2.0, -1.0], &[0]), group(&[2.0, 5.0], &[0])]),
             Some(2.0)
         );
         assert_eq!(effective_episodes(&[group(&[1.0], &[])]), None);

@@ -41,14 +41,6 @@ lapwing_env::options! {
     /// drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose returns vary most
     /// (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
-    /// AAW's weights are softmax(abs(advantage) / this). 1, since the paper names none. Only with `sampling = "aaw"`.
-    aaw_temperature: f64 = 1.0, in Positive(f64::MAX);
-    /// Trains on the groups with the largest standard deviations of returns, as many as hold this share of their sum (RAGEN-2
-    /// found 0.9 best). 1: all groups in which returns differ.
-    filter: f64 = 1.0, in Positive(1.0);
-    /// Weights each drawn episode by the inverse of its inclusion probability, which removes AAW's bias towards large
-    /// advantages. Off: that bias is the method. Refused unless `sampling = "aaw"`.
-    correction: bool = false;
     /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.
     shared_luck: bool = false;
     /// Whose importance ratio is clipped: `token`, each token's (PPO); `turn`, the geometric mean of a turn; `episode`, that of

@@ -22,7 +22,7 @@ pub struct LanguageLearner {
     pub parameters: Option<Parameters>,
     /// The critic, with `credit.method = "critic"`.
     pub critic: Option<Head>,
-    /// The sampling temperature of the next training step.
+    /// The sampling temperature in training.
     pub temperature: f64,
     /// The files beside the weights, saved with them if all weights of the model are trained.
     pub companions: Option<CompanionFiles>,

@@ -10,14 +10,12 @@ pub mod critic;
 mod entropy;
 mod error;
 pub mod imitation;
-mod importance;
 pub mod language;
 mod measure;
 pub mod metrics;
 pub mod ms_grpo;
 pub mod ranks;
 mod ratio;
-mod spread;
 #[cfg(test)]
 mod testing;
 pub mod value;

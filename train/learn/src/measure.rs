@@ -96,16 +96,13 @@ fn half(
     };
     prepare(&mut halves, &train);
 
-    let (all, expected) = selected(&halves, train.aggregation);
-    let over = match train.correction {
-        true => expected,
-        false => count(all.iter().map(|c| c.episode), train.aggregation),
-    };
+    let all = selected(&halves);
+    let over = count(all.iter().map(|c| c.episode), train.aggregation);
     let policy = &learner.policy;
     let parameters = learner.parameters.as_mut().expect("a learner that trains");
     let mut sketches = Vec::with_capacity(halves.len());
     for group in &halves {
-        let (own, _) = selected(std::slice::from_ref(group), train.aggregation);
+        let own = selected(std::slice::from_ref(group));
         for batch in pack(&own, train.aggregation, over, train.tokens_per_batch) {
             let log_probs = batch.on(policy.model.gpu()).log_probs(
                 &policy.model,

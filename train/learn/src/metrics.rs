@@ -26,14 +26,11 @@ pub struct StepMetrics {
     pub seconds_rollout: f64,
     /// Duration of the update in seconds.
     pub seconds_update: f64,
-    /// Groups that were skipped because all of their returns were equal, or by `train.filter`. Only of a language model.
+    /// Groups that were skipped because all of their returns were equal. Only of a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_skipped: Option<usize>,
     /// Updates that were dropped because their loss or gradient was not finite.
     pub updates_dropped: usize,
-    /// Sampling temperature, if it follows the spread of returns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
     /// Weight of the entropy, if the entropy was outside of its band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy_weight: Option<f64>,
@@ -73,7 +70,6 @@ impl StepMetrics {
             tokens_played: Some(0),
             tokens_computed: Some(0),
             groups_skipped: Some(0),
-            temperature: Some(0.0),
             entropy_weight: Some(0.0),
             effective_episodes: Some(0.0),
             measured: Some(GradientNoise {

@@ -7,7 +7,7 @@
 //! A_j = (C_j - mean C) / (std C + 1e-6)
 //! ```
 //!
-//! The update uses G' < G episodes of each group, drawn without replacement with weights softmax(|A| / temperature)
+//! The update uses G' < G episodes of each group, drawn without replacement with weights softmax(|A|)
 //! (absolute-advantage-weighted sampling, AAW). For a token with log-prob l, log-prob l_old when it was sampled, and
 //! log-prob l_ref under the reference:
 //!
@@ -82,7 +82,7 @@ use crate::language::LanguageLearner;
 use crate::metrics::{BatchMetrics, StepMetrics, UpdateMetrics};
 use crate::ranks::accumulate_round;
 use crate::ratio::Ratios;
-use crate::{LearnError, credit, critic, entropy, importance, measure, spread};
+use crate::{LearnError, credit, critic, entropy, measure};
 
 /// Makes one training step. Returns its metrics and the groups that it played.
 ///
@@ -145,9 +145,6 @@ pub fn step(
     let trained = learner.critic.as_mut().zip(states.as_ref());
     let critic = trained.map(|(critic, states)| critic::train(critic, &groups, states, options));
 
-    let temperature = learner.temperature;
-    let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
-    learner.temperature = spread::next_temperature(options.policy, temperature, &spreads);
     let skipped = groups.iter().filter(|g| g.selected.is_empty()).count();
     let entropy_weight = groups.first().map(|group| group.entropy_weight);
     let entropy_weight = entropy_weight.filter(|weight| *weight != 0.0 && learned.is_some());
@@ -161,7 +158,6 @@ pub fn step(
         seconds_update: seconds_values + started.elapsed().as_secs_f64(),
         groups_skipped: Some(if warmup { 0 } else { skipped }),
         updates_dropped,
-        temperature: (options.policy.spread > 0.0).then_some(temperature),
         entropy_weight,
         effective_episodes: effective_episodes(&groups),
         measured,
@@ -287,11 +283,6 @@ fn returns(group: &Group) -> Vec<Return> {
     group.episodes.iter().map(of).collect()
 }
 
-/// The standard deviation of a group's returns; 0 if they are equal within rounding.
-pub(crate) fn spread_of(group: &Group) -> f64 {
-    standard_deviation(&deviations(&returns(group)))
-}
-
 /// Standardises each set of returns: the deviation of each from the mean of its set, divided by the standard deviation
 /// (or by the divisor of `credit.normalise`). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
 fn standardised(how: &CreditConfig, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
@@ -334,17 +325,15 @@ fn standard_deviation(deviations: &[f64]) -> f64 {
     (squares / (deviations.len().max(2) as f64 - 1.0)).sqrt()
 }
 
-/// Selects the episodes of each group to train on. A group which `train.filter` leaves out has none, nor has one whose
-/// advantages are all 0 while the entropy is within its band.
+/// Selects the episodes of each group to train on. A group whose advantages are all 0 has none, unless the entropy is outside
+/// its band.
 pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
-    let spreads: Vec<f64> = groups.iter().map(spread_of).collect();
-    let kept = spread::filter(&spreads, train.filter);
-    for (number, (group, kept)) in groups.iter_mut().zip(kept).enumerate() {
+    for (number, group) in groups.iter_mut().enumerate() {
         let weights = group.advantages.iter().map(EpisodeAdvantage::weight);
         let weights: Vec<f64> = weights.collect();
         let is_equal = weights.iter().all(|weight| *weight == 0.0);
         group.selected.clear();
-        if is_equal && group.entropy_weight != 0.0 || !is_equal && kept {
+        if !is_equal || group.entropy_weight != 0.0 {
             let seed = seeds::derive(train.seed, "choose", &[step, number]);
             let mut random = Stream::new(seed, "choose");
             group.selected = sample(train, &weights, &returns(group), &mut random);
@@ -352,40 +341,33 @@ pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
     }
 }
 
-/// Selects `train.learn` episodes of a group by their advantages and returns. Returns their indices and importances.
+/// Selects `train.learn` episodes of a group by their advantages and returns. Returns their indices.
 fn sample(
     train: &TrainConfig,
     advantages: &[f64],
     returns: &[Return],
     random: &mut Stream,
-) -> Vec<(usize, f64)> {
+) -> Vec<usize> {
     let count = train.learn.min(advantages.len());
-    let log_weights = match train.sampling {
-        Sampling::Aaw => log_weights(advantages, train.aaw_temperature),
-        Sampling::Uniform => vec![0.0; advantages.len()],
-        Sampling::All => return (0..advantages.len()).map(|i| (i, 1.0)).collect(),
-        Sampling::Top => return spread::largest(advantages, count),
-        Sampling::Variance => return spread::extremes(returns, count),
-    };
-    let drawn = draw(&log_weights, count, random);
-    let importance = match train.correction {
-        true => importance::weights(&log_weights, count),
-        false => vec![1.0; advantages.len()],
-    };
-    drawn.into_iter().map(|i| (i, importance[i])).collect()
-}
-
-/// AAW's weights softmax(|A| / temperature), as logarithms and up to a common factor. f64 could not hold the weights
-/// themselves if advantages are far apart for the temperature, and still one of the small ones may be drawn next.
-fn log_weights(advantages: &[f64], temperature: f64) -> Vec<f64> {
-    advantages.iter().map(|a| a.abs() / temperature).collect()
+    match train.sampling {
+        // The logarithms of softmax(|A|), up to a common term.
+        Sampling::Aaw => {
+            let log_weights: Vec<f64> = advantages.iter().map(|a| a.abs()).collect();
+            draw(&log_weights, count, random)
+        }
+        Sampling::Uniform => draw(&vec![0.0; advantages.len()], count, random),
+        Sampling::All => (0..advantages.len()).collect(),
+        Sampling::Top => largest(advantages, count),
+        Sampling::Variance => extremes(returns, count),
+    }
 }
 
 /// Draws `count` episodes without replacement, each draw in proportion to the weights of those that are left. Returns them
 /// in the order of their indices.
 ///
 /// Successive draws are an exponential race: give each episode the time -ln(u) / weight and take the earliest
-/// (Efraimidis and Spirakis 2006). The code compares the logarithm of the time, ln(-ln(u)) - ln(weight).
+/// (Efraimidis and Spirakis 2006). The code compares the logarithm of the time, ln(-ln(u)) - ln(weight): f64 could not hold
+/// the weights themselves of advantages that are far apart.
 fn draw(log_weights: &[f64], count: usize, random: &mut Stream) -> Vec<usize> {
     let mut race: Vec<(f64, usize)> = log_weights
         .iter()
@@ -399,11 +381,33 @@ fn draw(log_weights: &[f64], count: usize, random: &mut Stream) -> Vec<usize> {
     drawn
 }
 
+/// Returns the `count` episodes with the largest absolute advantages.
+fn largest(advantages: &[f64], count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..advantages.len()).collect();
+    order.sort_by(|a, b| advantages[*b].abs().total_cmp(&advantages[*a].abs()));
+    order.truncate(count);
+    order
+}
+
+/// Returns the `count` episodes whose returns have the largest variance. They are the k highest
+/// and `count - k` lowest for some k (PODS, arXiv 2504.13818), so all k are tried.
+fn extremes(returns: &[Return], count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..returns.len()).collect();
+    order.sort_by(|a, b| returns[*b].value.total_cmp(&returns[*a].value));
+    let subset = |k: usize| [&order[..k], &order[order.len() - (count - k)..]].concat();
+    let squares = |k: usize| {
+        let values = subset(k).into_iter().map(|i| returns[i].value);
+        let mean = values.clone().sum::<f64>() / count as f64;
+        values.map(|value| (value - mean).powi(2)).sum::<f64>()
+    };
+    let best = (0..=count).max_by(|a, b| squares(*a).total_cmp(&squares(*b)));
+    let mut chosen = subset(best.unwrap_or(0));
+    chosen.sort_unstable();
+    chosen
+}
+
 /// Makes `train.passes` passes over the selected episodes, with one optimiser update per minibatch. Returns the mean of the
 /// updates (`None` if nothing was selected), and how many were dropped because their loss or gradient was not finite.
-///
-/// The loss is a mean over the tokens of the selected episodes. With `train.correction` it is divided by the expected
-/// number of tokens of a draw instead: dividing by the actual number would bias the corrected weights.
 pub(crate) fn update(
     learner: &mut LanguageLearner,
     options: &StepOptions<'_>,
@@ -413,7 +417,7 @@ pub(crate) fn update(
 ) -> Result<(Option<UpdateMetrics>, usize), LearnError> {
     let train = options.train;
     let lr = train.lr_at(step);
-    let (all, expected) = selected(groups, train.aggregation);
+    let all = selected(groups);
     let (mut updates, mut dropped) = (Vec::new(), 0);
     for pass in 0..train.passes {
         let mut order: Vec<usize> = (0..all.len()).collect();
@@ -423,11 +427,7 @@ pub(crate) fn update(
         }
         for part in parts(&order, train.minibatches) {
             let minibatch: Vec<SelectedEpisode<'_>> = part.iter().map(|i| all[*i]).collect();
-            let over = match train.correction {
-                true => expected * part.len() as f64 / all.len() as f64,
-                false => count(minibatch.iter().map(|c| c.episode), train.aggregation),
-            };
-            let learned = update_once(learner, train, &minibatch, over, lr, progress)?;
+            let learned = update_once(learner, train, &minibatch, lr, progress)?;
             match learned.is_finite() {
                 true => updates.push(learned),
                 false => dropped += 1,
@@ -443,15 +443,15 @@ fn parts(order: &[usize], count: usize) -> impl Iterator<Item = &[usize]> {
     (0..count).map(move |i| &order[i * order.len() / count..(i + 1) * order.len() / count])
 }
 
-/// Makes one optimiser update. `over` divides the loss.
+/// Makes one optimiser update.
 fn update_once(
     learner: &mut LanguageLearner,
     train: &TrainConfig,
     minibatch: &[SelectedEpisode<'_>],
-    over: f64,
     lr: f64,
     progress: &dyn Progress,
 ) -> Result<UpdateMetrics, LearnError> {
+    let over = count(minibatch.iter().map(|c| c.episode), train.aggregation);
     let mut batches = pack(minibatch, train.aggregation, over, train.tokens_per_batch);
     let temperature = learner.temperature as f32;
     let ratios = Ratios::new(train, &learner.policy, &batches, temperature)?;

@@ -66,7 +66,6 @@ pub(crate) enum Request<'a> {
     Gradient {
         batches: Cow<'a, [Batch]>,
         ratios: Cow<'a, Ratios>,
-        temperature: f64,
     },
     /// Take the numbers as the trained weights.
     Weights,
@@ -140,7 +139,6 @@ pub(crate) fn accumulate_round(
     let request = Request::Gradient {
         batches: (&*others).into(),
         ratios: Cow::Borrowed(ratios),
-        temperature: learner.temperature,
     };
     learner.ranks.request(&request, &[]);
     let mut all = vec![accumulate(learner, train, ratios, own)?];
@@ -250,12 +248,7 @@ pub fn assist(
                 let episodes = learner.play_here(policy, world, share, temperature, watch)?;
                 learner.ranks.answer(&episodes, &[]);
             }
-            Request::Gradient {
-                batches,
-                ratios,
-                temperature,
-            } => {
-                learner.temperature = temperature;
+            Request::Gradient { batches, ratios } => {
                 let mut own = batches.get(learner.ranks.rank() - 1).cloned();
                 let own = own.as_mut();
                 let metrics = own.map(|batch| accumulate(learner, options.train, &ratios, batch));

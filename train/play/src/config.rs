@@ -156,15 +156,6 @@ lapwing_env::options! {
     /// Sampling temperature in training. Log-probs belong to the same distribution, so the first update's ratio is 1.
     /// 1: the model's own distribution.
     temperature: f64 = 1.0, in TEMPERATURE;
-    /// The target standard deviation of returns in a group: the temperature rises if the returns are closer together
-    /// and falls if they are further apart. 0: a constant temperature.
-    spread: f64 = 0.0, in Real(0.0, f64::MAX);
-    /// The lowest and the highest temperature with `spread`; `temperature` must lie between them. 0.5 to 2: our
-    /// choice. No effect with `spread = 0`.
-    temperature_range: [f64; 2] = [0.5, 2.0], in TEMPERATURE;
-    /// The largest relative change of the temperature in a step. 0.05: our choice. No effect with
-    /// `spread = 0`.
-    temperature_rate: f64 = 0.05, in Real(0.0, 10.0);
     /// The maximum number of tokens of a reply. 256 leaves room for a few sentences of reasoning.
     max_new_tokens: usize = 256, in Whole(1, 1 << 24);
     /// Whether only the words of the actions can be sampled, for models that would reply with something else. Log-probs in

@@ -50,9 +50,6 @@ pub struct Header {
     /// Optimiser updates of the critic; missing in old files.
     #[serde(default)]
     pub critic_updates: u64,
-    /// The sampling temperature of the next step; missing in old files.
-    #[serde(default)]
-    pub temperature: Option<f64>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
@@ -93,7 +90,6 @@ pub fn save(
         step: snapshot.step,
         updates: snapshot.updates,
         critic_updates: snapshot.critic_updates,
-        temperature: Some(snapshot.temperature),
         evaluated: snapshot.evaluated,
         best: snapshot.best,
         bytes,
@@ -309,7 +305,6 @@ impl Saved {
         Ok(Snapshot {
             step: header.step,
             updates: header.updates,
-            temperature: header.temperature.unwrap_or(config.policy.temperature),
             evaluated: header.evaluated,
             best: header.best,
             parameters,

@@ -62,7 +62,7 @@ pub fn of_step(
         for (member, episode) in group.episodes.iter().enumerate().take(count) {
             let mut sample = learner.sample(group.world, place, episode)?;
             if let Some(advantage) = group.advantages.get(member) {
-                let is_selected = group.selected.iter().any(|(index, _)| *index == member);
+                let is_selected = group.selected.contains(&member);
                 sample = sample.learned(advantage.mean, &advantage.turns, is_selected);
             }
             samples.push(Record::Episode(sample));

@@ -18,8 +18,6 @@ pub struct Best {
 pub struct Snapshot {
     /// training steps completed
     pub step: usize,
-    /// the sampling temperature of the next step
-    pub temperature: f64,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
     /// the best evaluation

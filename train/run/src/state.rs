@@ -319,7 +319,6 @@ impl<L: Learner> State<L> {
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let mut snapshot = Snapshot {
             step: self.step,
-            temperature: self.config.policy.temperature,
             evaluated: self.evaluated,
             best: self.best,
             ..Snapshot::default()

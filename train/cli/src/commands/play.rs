@@ -32,7 +32,7 @@ pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     let config = arguments.config()?;
     interrupt::listen("what was played so far is kept")?;
     if let Some(path) = &arguments.keep {
-        episode_file::check_free(path)?;
+        episode_file::prepare(path)?;
     }
     match arguments.player.player.is_none() && config.learner.has_language() {
         true => by_model(device, arguments, config),

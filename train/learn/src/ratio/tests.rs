@@ -36,7 +36,6 @@ fn batches(episodes: &[Episode], advantages: &[Vec<f64>], limit: usize) -> Vec<B
         .map(|(episode, advantages)| SelectedEpisode {
             episode,
             advantages,
-            importance: 1.0,
             entropy_weight: 0.0,
         })
         .collect();

@@ -82,12 +82,6 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let is_word = !policy.constrain || policy.reply == ReplyForm::Word;
     let keys = ["policy.reply", "policy.constrain"];
     agree(is_word, keys, "\"word\" beside", &"word")?;
-    let [coldest, warmest] = policy.temperature_range;
-    let range = Real(coldest, 1e3);
-    within("policy.temperature_range", &warmest.into(), &range)?;
-    let holds = policy.spread == 0.0 || (coldest..=warmest).contains(&policy.temperature);
-    let keys = ["policy.temperature", "policy.temperature_range"];
-    agree(holds, keys, "a number in", &coldest)?;
 
     let size = train.group_size;
     let fits = train.sampling == Sampling::All || train.learn <= size;
@@ -96,9 +90,6 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
     let keys = ["train.measure", "train.group_size"];
     let wanted = "false, because it compares halves of a group, or at least 4 as";
     agree(has_halves, keys, wanted, &false)?;
-    let corrects = !train.correction || train.sampling == Sampling::Aaw;
-    let keys = ["train.correction", "train.sampling"];
-    agree(corrects, keys, "false, or \"aaw\" as", &false)?;
     for (key, [low, high]) in [
         ("train.turn_clip", train.turn_clip),
         ("train.episode_clip", train.episode_clip),

@@ -98,8 +98,6 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     };
     let sampling = no_effect("train.sampling", train.sampling);
     add(train.sampling == Sampling::All, &["train.learn"], &sampling);
-    let is_aaw = train.sampling == Sampling::Aaw;
-    add(!is_aaw, &["train.aaw_temperature"], &sampling);
     let is_muon = train.optimiser == Optimiser::Muon && train.weights == Weights::Lora;
     let optimiser = no_effect("train.optimiser", train.optimiser);
     add(is_muon, &["train.betas"], &optimiser);
@@ -130,11 +128,6 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         train.entropy_band == [0.0, 100.0],
         &["train.entropy_gain"],
         "has no effect with train.entropy_band = [0, 100]",
-    );
-    add(
-        policy.spread == 0.0,
-        &["policy.temperature_range", "policy.temperature_rate"],
-        "has no effect with policy.spread = 0",
     );
     let constrain = "has no effect with policy.constrain = true, which leaves no reply unreadable";
     add(policy.constrain, &["policy.format_penalty"], constrain);

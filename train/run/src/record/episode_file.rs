@@ -1,47 +1,64 @@
 //! Files of episodes kept for imitation: a [`KeptEpisode`] in each line, with the conversation before each reply.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
+use super::error::unfit;
 use super::jsonl::LARGEST;
-use super::{RecordError, exists, read_error, write_error};
+use super::{RecordError, exists, read_error};
 use lapwing_play::sample::KeptEpisode;
 
-/// Fails early on a file that [`write()`] would refuse. Changes nothing.
+/// Creates the folder of a new file, and fails early if [`write()`] would fail.
 ///
 /// # Errors
-/// If the file exists.
-pub fn check_free(path: &Path) -> Result<(), RecordError> {
-    match path.symlink_metadata() {
-        Ok(_) => Err(exists(path, "--keep")),
-        Err(_) => Ok(()),
+/// If the file exists or cannot be written.
+pub fn prepare(path: &Path) -> Result<(), RecordError> {
+    if path.symlink_metadata().is_ok() {
+        return Err(exists(path, "--keep"));
     }
+    std::fs::create_dir_all(folder(path)).map_err(unwritable(path))?;
+    aside(path).map(drop)
 }
 
-/// Writes a new file, completely or not at all.
+/// Writes a new file in an existing folder, completely or not at all.
 ///
 /// # Errors
 /// If it exists or cannot be written.
 pub fn write(path: &Path, samples: &[KeptEpisode]) -> Result<(), RecordError> {
-    check_free(path)?;
+    let mut aside = aside(path)?;
+    for sample in samples {
+        let line = serde_json::to_string(sample).expect("episodes are plain values");
+        writeln!(aside, "{line}").map_err(unwritable(path))?;
+    }
+    aside.as_file().sync_data().map_err(unwritable(path))?;
+    match aside.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path, "--keep")),
+        Err(e) => Err(unwritable(path)(e.error)),
+    }
+}
+
+fn folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Creates a temporary file in the folder of `path`.
+fn aside(path: &Path) -> Result<NamedTempFile, RecordError> {
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = tempfile::Builder::new();
     // A temporary file is private to its user; the new file gets the usual permissions.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut aside = builder.tempfile_in(folder).map_err(write_error(path))?;
-    for sample in samples {
-        let line = serde_json::to_string(sample).expect("episodes are plain values");
-        writeln!(aside, "{line}").map_err(write_error(path))?;
-    }
-    aside.as_file().sync_data().map_err(write_error(path))?;
-    match aside.persist_noclobber(path) {
-        Ok(_) => Ok(()),
-        // Another process created the file first.
-        Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => check_free(path),
-        Err(e) => Err(write_error(path)(e.error)),
+    builder.tempfile_in(folder(path)).map_err(unwritable(path))
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
+    move |reason| {
+        let problem = format!("cannot be written: {reason}: choose another place with --keep");
+        unfit(path, &problem)
     }
 }
 

@@ -171,7 +171,6 @@ mod tests {
             seconds_update: 0.05,
             groups_skipped: Some(1),
             updates_dropped: 0,
-            temperature: None,
             entropy_weight: None,
             effective_episodes: Some(2.5),
             measured: None,
