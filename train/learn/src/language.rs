@@ -1,6 +1,7 @@
 //! A language model with its games and its trained weights.
 
 use lapwing_env::Scenario;
+use lapwing_env::rng::Stream;
 use lapwing_model::CompanionFiles;
 use lapwing_play::config::PolicyConfig;
 use lapwing_play::players::model::{ModelPlayer, Policy};
@@ -8,9 +9,13 @@ use lapwing_play::world::World;
 use lapwing_play::{Episode, PlayError, Progress, Referee, Seat, seeds};
 use lapwing_tensor::Parameters;
 
+use crate::batch::Group;
 use crate::config::TrainConfig;
 use crate::critic::Head;
 use crate::ranks::{Communicator, Request};
+
+/// The most unsolved scenes to remember: the latest.
+const MOST_UNSOLVED: usize = 256;
 
 /// A language model, the games that it plays, and its trained weights.
 pub struct LanguageLearner {
@@ -22,6 +27,9 @@ pub struct LanguageLearner {
     pub parameters: Option<Parameters>,
     /// The critic, with `credit.method = "critic"`.
     pub critic: Option<Head>,
+    /// World and scene of the latest groups in which an episode did not succeed, and which were not retried since, oldest first.
+    /// Empty without `train.retry`.
+    pub unsolved: Vec<(usize, u64)>,
     /// The sampling temperature in training.
     pub temperature: f64,
     /// The files beside the weights, saved with them if all weights of the model are trained.
@@ -59,20 +67,30 @@ impl LanguageLearner {
         (&*world.scenario, referee, player)
     }
 
-    /// Returns the seats of a step, by world: `group_size` games on each of `groups` fresh scenes.
+    /// Returns the seats of a step, by world: `group_size` games on each of `groups` scenes, which are new or, with
+    /// `train.retry`, unsolved.
     pub(crate) fn seats(
         &self,
         train: &TrainConfig,
         step: usize,
     ) -> Result<Vec<(usize, Vec<Seat>)>, PlayError> {
-        let worlds = &self.worlds;
+        let (worlds, mut unsolved) = (&self.worlds, self.unsolved.clone());
         let mut games: Vec<(usize, Vec<Seat>)> = Vec::new();
         games.extend((0..worlds.len()).map(|number| (number, Vec::new())));
         for group in 0..train.groups {
             let number = World::drawn(worlds, train.seed, step, group);
             let (world, seats) = (&worlds[number], &mut games[number].1);
             let draw = |attempt| seeds::derive(train.seed, "scene", &[step, group, attempt]);
-            let scene = world.scenes.training(&*world.scenario, draw)?;
+            let mut random =
+                Stream::new(seeds::derive(train.seed, "retry", &[step, group]), "retry");
+            let scene = match random.chance(train.retry) {
+                true => take_scene(&mut unsolved, number, &mut random),
+                false => None,
+            };
+            let scene = match scene {
+                Some(scene) => scene,
+                None => world.scenes.training(&*world.scenario, draw)?,
+            };
             for episode in 0..train.group_size {
                 let member = if train.shared_luck { 0 } else { episode };
                 seats.push(Seat {
@@ -84,6 +102,21 @@ impl LanguageLearner {
         }
         games.retain(|(_, seats)| !seats.is_empty());
         Ok(games)
+    }
+
+    /// Remembers the new scenes of these groups on which an episode did not succeed, and forgets those that were retried.
+    pub(crate) fn remember_unsolved(&mut self, groups: &[Group]) {
+        let scene = |group: &Group| (group.world, group.scene);
+        let failed = |group: &&Group| group.episodes.iter().any(|episode| !episode.success);
+        let failed = groups.iter().filter(failed).map(scene);
+        let mut new: Vec<_> = failed.filter(|it| !self.unsolved.contains(it)).collect();
+        // The groups of a scene, one for each agent, are neighbours.
+        new.dedup();
+        let played: Vec<_> = groups.iter().map(scene).collect();
+        self.unsolved.retain(|it| !played.contains(it));
+        self.unsolved.extend(new);
+        let surplus = self.unsolved.len().saturating_sub(MOST_UNSOLVED);
+        self.unsolved.drain(..surplus);
     }
 
     /// Plays a game of one of the worlds for each seat, with the policy on all sides. All ranks take part.
@@ -143,4 +176,12 @@ impl LanguageLearner {
         let all = [self.parameters.as_ref(), critic];
         all.into_iter().flatten().map(Parameters::steps).sum()
     }
+}
+
+/// Draws one of the scenes of this world, and removes it.
+fn take_scene(scenes: &mut Vec<(usize, u64)>, world: usize, random: &mut Stream) -> Option<u64> {
+    let places = (0..scenes.len()).filter(|place| scenes[*place].0 == world);
+    let places: Vec<usize> = places.collect();
+    let drawn = (!places.is_empty()).then(|| places[random.below(places.len())]);
+    drawn.map(|place| scenes.remove(place).1)
 }

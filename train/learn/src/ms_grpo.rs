@@ -55,7 +55,8 @@
 //!    its band (`entropy.rs`), it is trained on, with the entropy's advantages alone.
 //! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If all
 //!    weights are trained and beta is 0, there is no reference.
-//! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out.
+//! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out. With `train.retry` some of them
+//!    are retried: earlier ones on which an episode did not succeed.
 //! 5. Equal prompts are computed once, in play and in the update. Results equal those of separate sequences.
 //! 6. In a game with several agents, each agent has its own group on a scene.
 //!
@@ -109,6 +110,9 @@ pub fn step(
         mut tokens_computed,
     } = rollout(learner, options, step, progress)?;
     let seconds_rollout = started.elapsed().as_secs_f64();
+    if train.retry > 0.0 {
+        learner.remember_unsolved(&groups);
+    }
 
     // With a critic: value the state before each turn, and the one after the last.
     let started = Instant::now();
@@ -180,7 +184,7 @@ pub(crate) struct Rollout {
     pub(crate) tokens_computed: u64,
 }
 
-/// Plays `group_size` games on each of `groups` fresh scenes.
+/// Plays `group_size` games on each of `groups` scenes.
 pub(crate) fn rollout(
     learner: &mut LanguageLearner,
     options: &StepOptions<'_>,

@@ -122,6 +122,7 @@ impl TestSettings {
             },
             parameters: Some(parameters),
             critic,
+            unsolved: Vec::new(),
             temperature: self.policy.temperature,
             companions: None,
             gradient: None,

@@ -50,6 +50,9 @@ pub struct Header {
     /// Optimiser updates of the critic; missing in old files.
     #[serde(default)]
     pub critic_updates: u64,
+    /// World and scene of the groups to retry; missing in old files.
+    #[serde(default)]
+    pub unsolved: Vec<(usize, u64)>,
     /// The step of the last evaluation.
     pub evaluated: Option<usize>,
     /// The best evaluation.
@@ -90,6 +93,7 @@ pub fn save(
         step: snapshot.step,
         updates: snapshot.updates,
         critic_updates: snapshot.critic_updates,
+        unsolved: snapshot.unsolved.clone(),
         evaluated: snapshot.evaluated,
         best: snapshot.best,
         bytes,
@@ -305,6 +309,7 @@ impl Saved {
         Ok(Snapshot {
             step: header.step,
             updates: header.updates,
+            unsolved: header.unsolved.clone(),
             evaluated: header.evaluated,
             best: header.best,
             parameters,

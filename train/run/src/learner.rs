@@ -171,6 +171,7 @@ impl Learner for LanguageLearner {
     fn capture(&self, snapshot: &mut Snapshot) -> Result<(), Error> {
         let parameters = self.parameters();
         let critic = self.critic.as_ref().map(|critic| &critic.parameters);
+        snapshot.unsolved.clone_from(&self.unsolved);
         snapshot.updates = parameters.steps();
         snapshot.parameters = parameters.state()?;
         snapshot.critic_updates = critic.map_or(0, Parameters::steps);
@@ -186,6 +187,7 @@ impl Learner for LanguageLearner {
             let parameters = &mut critic.parameters;
             parameters.restore(&snapshot.critic, snapshot.critic_updates);
         }
+        self.unsolved.clone_from(&snapshot.unsolved);
     }
 
     fn paths(&self, run: &Path) -> [PathBuf; 2] {

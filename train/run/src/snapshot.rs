@@ -18,6 +18,8 @@ pub struct Best {
 pub struct Snapshot {
     /// training steps completed
     pub step: usize,
+    /// world and scene of the groups to retry
+    pub unsolved: Vec<(usize, u64)>,
     /// the step of the last evaluation
     pub evaluated: Option<usize>,
     /// the best evaluation

@@ -237,6 +237,7 @@ impl State {
                 },
                 parameters,
                 critic,
+                unsolved: Vec::new(),
                 temperature: config.policy.temperature,
                 companions,
                 gradient: None,

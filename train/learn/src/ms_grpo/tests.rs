@@ -200,6 +200,53 @@ fn the_variance_of_the_selected_returns_is_the_largest() {
     }
 }
 
+/// With `retry = 1` all unsolved scenes of a world are retried before new ones are played. Those of another world stay.
+#[test]
+fn unsolved_scenes_are_retried_once() {
+    let changes = ["train.groups=3", "train.group_size=2", "train.retry=1.0"];
+    let settings = TestSettings::load("frozen-lake", &changes);
+    let mut learner = settings.language();
+    learner.unsolved = vec![(0, 11), (1, 12), (0, 13)];
+    let seats = learner.seats(&settings.train, 0).unwrap();
+    let scenes: Vec<u64> = seats[0].1.iter().map(|seat| seat.scene).collect();
+    let [a, b, new] = [0, 2, 4].map(|first| {
+        assert_eq!(scenes[first], scenes[first + 1]);
+        scenes[first]
+    });
+    assert_eq!((a.min(b), a.max(b)), (11, 13));
+    assert!(![11, 12, 13].contains(&new));
+
+    let group = |scene, success| Group {
+        scene,
+        episodes: [true, success]
+            .map(|success| Episode {
+                success,
+                ..Episode::default()
+            })
+            .into(),
+        ..Group::default()
+    };
+    // 11 is solved now and 13 is not; 5 is solved at once. Two agents play 6.
+    let played = [(11, true), (13, false), (5, true), (6, false), (6, false)];
+    learner.remember_unsolved(&played.map(|(scene, success)| group(scene, success)));
+    assert_eq!(learner.unsolved, [(1, 12), (0, 6)]);
+    let many: Vec<Group> = (100..400).map(|scene| group(scene, false)).collect();
+    learner.remember_unsolved(&many);
+    assert_eq!(
+        (learner.unsolved.len(), learner.unsolved[0]),
+        (256, (0, 144))
+    );
+
+    // A step remembers them only if it retries: one turn cannot reach the goal.
+    for (retry, left) in [("train.retry=0.0", 0), ("train.retry=1.0", 3)] {
+        let changes = [&changes[..2], &[retry, "game.options.step_limit=1"]].concat();
+        let settings = TestSettings::load("frozen-lake", &changes);
+        let mut learner = settings.language();
+        step(&mut learner, &settings.options(), 0, &()).unwrap();
+        assert_eq!(learner.unsolved.len(), left);
+    }
+}
+
 /// One turn does not reach the goal, so all returns are equal.
 #[test]
 fn the_entropy_band_acts_on_groups_of_equal_returns() {
