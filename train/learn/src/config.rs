@@ -41,7 +41,7 @@ lapwing_env::options! {
     /// drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose returns vary most
     /// (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
-    /// Share of the groups that retry a scene on which an episode did not succeed, once, as long as there are such; the others
+    /// Share of the groups that retry an earlier scene on which an episode did not succeed, as long as there is one; the others
     /// play new scenes. So more of training is about what is not learned yet, as in prioritized level replay (arXiv
     /// 2010.03934). 0: every scene is new, as in the paper.
     retry: f64 = 0.0, in Real(0.0, 1.0);

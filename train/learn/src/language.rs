@@ -14,8 +14,9 @@ use crate::config::TrainConfig;
 use crate::critic::Head;
 use crate::ranks::{Communicator, Request};
 
-/// The most unsolved scenes to remember: the latest.
-const MOST_UNSOLVED: usize = 256;
+/// The most unsolved scenes to remember. If only the latest 256 are kept, most of them are too hard for the policy, and it
+/// ends 0.05 lower (LOG.md, 2026-11-25).
+const MOST_UNSOLVED: usize = 4096;
 
 /// A language model, the games that it plays, and its trained weights.
 pub struct LanguageLearner {
@@ -27,8 +28,7 @@ pub struct LanguageLearner {
     pub parameters: Option<Parameters>,
     /// The critic, with `credit.method = "critic"`.
     pub critic: Option<Head>,
-    /// World and scene of the latest groups in which an episode did not succeed, and which were not retried since, oldest first.
-    /// Empty without `train.retry`.
+    /// World and scene of the groups whose last episodes did not all succeed, oldest first. Empty without `train.retry`.
     pub unsolved: Vec<(usize, u64)>,
     /// The sampling temperature in training.
     pub temperature: f64,
@@ -104,17 +104,18 @@ impl LanguageLearner {
         Ok(games)
     }
 
-    /// Remembers the new scenes of these groups on which an episode did not succeed, and forgets those that were retried.
+    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others.
     pub(crate) fn remember_unsolved(&mut self, groups: &[Group]) {
         let scene = |group: &Group| (group.world, group.scene);
-        let failed = |group: &&Group| group.episodes.iter().any(|episode| !episode.success);
-        let failed = groups.iter().filter(failed).map(scene);
-        let mut new: Vec<_> = failed.filter(|it| !self.unsolved.contains(it)).collect();
-        // The groups of a scene, one for each agent, are neighbours.
-        new.dedup();
-        let played: Vec<_> = groups.iter().map(scene).collect();
+        let played: Vec<(usize, u64)> = groups.iter().map(scene).collect();
         self.unsolved.retain(|it| !played.contains(it));
-        self.unsolved.extend(new);
+        for group in groups {
+            let failed = group.episodes.iter().any(|episode| !episode.success);
+            // Agents of a game have a group each on the same scene.
+            if failed && !self.unsolved.contains(&scene(group)) {
+                self.unsolved.push(scene(group));
+            }
+        }
         let surplus = self.unsolved.len().saturating_sub(MOST_UNSOLVED);
         self.unsolved.drain(..surplus);
     }
