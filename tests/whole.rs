@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use lapwing_learn::batch::{Group, selected};
-use lapwing_learn::config::{Aggregation, TrainConfig};
+use lapwing_learn::config::TrainConfig;
 use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
 use lapwing_model::{Adapter, Model, Tokens};
 use lapwing_play::Sampled;
