@@ -42,8 +42,17 @@ proptest! {
         for ((token, up), down) in tokens.iter().zip(terms(0, 1e-5)).zip(terms(0, -1e-5)) {
             slopes[token.pair as usize].push((up - down) / 2e-5);
         }
+        // k3 is the small rest of three larger terms.
+        let kl_terms = tokens.iter().flat_map(|token| {
+            let d = log_probs.values[token.pair as usize] - f64::from(token.reference);
+            match kl {
+                Kl::K2 => vec![d * d / 2.0],
+                Kl::K3 => vec![(-d).exp(), -1.0, d],
+            }
+        });
+        let kl_terms: Vec<f64> = kl_terms.collect();
         let tolerance = |which| Tolerance {
-            value: TOLERANCE * cancellation(&[terms(which, 0.0)]),
+            value: TOLERANCE * cancellation(&[if which == 1 { kl_terms.clone() } else { terms(which, 0.0) }]),
             gradient: TOLERANCE * cancellation(&slopes),
         };
         let loss = |t: &[Tensor]| t[0].policy_loss(&tokens, settings.clip, beta, kl);
