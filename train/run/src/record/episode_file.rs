@@ -56,7 +56,13 @@ fn aside(path: &Path) -> Result<NamedTempFile, RecordError> {
 }
 
 fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
-    move |reason| {
+    move |error| {
+        let reason = match error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                "a part of its path is a file".to_owned()
+            }
+            _ => error.to_string(),
+        };
         let problem = format!("cannot be written: {reason}: choose another place with --keep");
         unfit(path, &problem)
     }
