@@ -188,7 +188,7 @@ fn the_map_names_every_top_level_folder() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let is_ours = path.is_dir()
             && !name.starts_with('.')
-            && !["target", "runs", "shared", "models"].contains(&name);
+            && !["target", "runs", "sweeps", "shared", "models"].contains(&name);
         assert!(
             !is_ours || map.contains(&format!("{name}/")),
             "README.md does not say what {name}/ is"

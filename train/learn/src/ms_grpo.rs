@@ -355,11 +355,8 @@ fn sample(
     let count = train.learn.min(advantages.len());
     match train.sampling {
         // The logarithms of softmax(|A|), up to a common term.
-        Sampling::Aaw => {
-            let log_weights: Vec<f64> = advantages.iter().map(|a| a.abs()).collect();
-            draw(&log_weights, count, random)
-        }
-        Sampling::Uniform => draw(&vec![0.0; advantages.len()], count, random),
+        Sampling::Aaw => draw(advantages.iter().map(|a| a.abs()), count, random),
+        Sampling::Uniform => draw(advantages.iter().map(|_| 0.0), count, random),
         Sampling::All => (0..advantages.len()).collect(),
         Sampling::Top => largest(advantages, count),
         Sampling::Variance => extremes(returns, count),
@@ -372,9 +369,8 @@ fn sample(
 /// Successive draws are an exponential race: give each episode the time -ln(u) / weight and take the earliest
 /// (Efraimidis and Spirakis 2006). The code compares the logarithm of the time, ln(-ln(u)) - ln(weight): f64 could not hold
 /// the weights themselves of advantages that are far apart.
-fn draw(log_weights: &[f64], count: usize, random: &mut Stream) -> Vec<usize> {
+fn draw(log_weights: impl Iterator<Item = f64>, count: usize, random: &mut Stream) -> Vec<usize> {
     let mut race: Vec<(f64, usize)> = log_weights
-        .iter()
         .enumerate()
         // 1 - u lies in (0, 1]: the outer logarithm may be that of 0, which is the earliest possible time.
         .map(|(i, weight)| ((-(1.0 - random.unit()).ln()).ln() - weight, i))
@@ -393,8 +389,8 @@ fn largest(advantages: &[f64], count: usize) -> Vec<usize> {
     order
 }
 
-/// Returns the `count` episodes whose returns have the largest variance. They are the k highest
-/// and `count - k` lowest for some k (PODS, arXiv 2504.13818), so all k are tried.
+/// Returns the `count` episodes whose returns have the largest variance. They are the k highest and `count - k` lowest for some k
+/// (PODS, arXiv 2504.13818), so all k are tried.
 fn extremes(returns: &[Return], count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..returns.len()).collect();
     order.sort_by(|a, b| returns[*b].value.total_cmp(&returns[*a].value));
