@@ -46,8 +46,8 @@ impl Game for Walk {
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The game has 42 scenes, which recur without being retried.
-    let set = ["train.steps=40", "train.group_size=12", "train.retry=0", "eval.every=0"];
-    let set = set.map(str::to_owned);
+    let set = "train.steps=40 train.group_size=12 train.retry=0 eval.every=0";
+    let set: Vec<String> = set.split(' ').map(str::to_owned).collect();
     let game = Box::new(Corridor(["left", "right"].map(str::to_owned)));
     let (gpu, config) = (
         Gpu::open(GpuOptions::default())?,
