@@ -262,7 +262,9 @@ fn a_forced_token_is_certain_and_forbidden_ones_have_no_gradient() {
     let result = question.log_probs(&hidden, &head, CUT);
     let entropy = result.entropy.to_vec().unwrap();
     let log_probs = result.log_probs.to_vec().unwrap();
-    assert_eq!((log_probs[0], entropy[0]), (0.0, 0.0));
+    assert_eq!(log_probs[0], 0.0);
+    // A driver may fuse the scaling of a logit with the subtraction of the largest, which then leaves a rounding error.
+    assert!(entropy[0].abs() < 1e-6, "{}", entropy[0]);
     let sum = log_probs[1].exp() + log_probs[2].exp();
     assert!((sum - 1.0).abs() < 1e-6, "{sum}");
     let upstream = Tensor::from_slice(&gpu(), &[1.0, 1.0, 0.0], &[3]);
