@@ -57,6 +57,7 @@ fn the_games_of_a_seed_stay_the_same() {
     frozen-lake-2 739a3ea8a0852e21
     frozen-lake-3 40fede9335483e7a
     frozen-lake-4 fe5a057a29fb98dd
+    frozen-lake-5 d08cf0f3fd9eb7a3
     snake-0 e3a44191b4bec58e
     snake-1 9a27caff209209cc
     snake-2 7ad7d1a975ef230d
