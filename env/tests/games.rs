@@ -24,10 +24,6 @@ const TESTED: &[(&str, &str)] = &[
         r#"{"size": 6, "largest": 8, "slippery": true, "step_limit": 16}"#,
     ),
     (
-        "frozen-lake",
-        r#"{"red": 1, "view": "coordinates", "step_limit": 10}"#,
-    ),
-    (
         "snake",
         r#"{"width": 5, "height": 4, "enemies": 3, "apples": 2, "bananas": 1, "fires": 1, "view": "full"}"#,
     ),

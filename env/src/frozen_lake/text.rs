@@ -1,8 +1,8 @@
 //! The rules and observations of Frozen Lake.
 
 use super::map::{LakeCell, LakeMap};
-use super::options::{LakeOptions, LakeTarget, LakeView};
-use crate::options::Phrasing;
+use super::options::{LakeOptions, LakeTarget};
+use crate::options::{Phrasing, View};
 use crate::picture::{self, Role};
 
 /// Returns the signs of player, ice, red ice, hole and goal.
@@ -26,7 +26,7 @@ pub(super) fn rules(options: &LakeOptions) -> String {
         "You are out on the ice of a lake.",
     )
     .to_owned();
-    if options.view == LakeView::Board {
+    if options.view == View::Board {
         let [player, ice, red, hole, goal] = signs(options.symbols);
         rules += &format!(" {player} is you, {ice} is ice,");
         if options.red > 0 {
@@ -77,9 +77,8 @@ pub(super) fn observation(
     options: &LakeOptions,
 ) -> String {
     let state = match options.view {
-        LakeView::Board => board(map, player, options),
-        LakeView::Full => full(map, player, options),
-        LakeView::Coordinates => coordinates(map, player, options),
+        View::Board => board(map, player, options),
+        View::Full => full(map, player, options),
     };
     match options.exact {
         Some(_) => format!("Steps taken: {steps}\n{state}"),
@@ -99,75 +98,33 @@ fn board(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     picture::rows((0..map.cells.len()).map(sign), map.width)
 }
 
-/// A lake in coordinates.
-struct Located {
-    /// The size of the board, and what the actions change.
-    axes: String,
-    player: String,
-    holes: String,
-    /// A line of the red cells, or nothing.
-    red: String,
-    goal: String,
-}
-
-impl Located {
-    fn new(map: &LakeMap, player: usize, options: &LakeOptions) -> Located {
-        let (width, height) = (map.width, map.height());
-        let at = |cell: usize| (cell % width, height - 1 - cell / width);
-        let all = |kind| picture::list(map.cells_of(kind).map(at));
-        let [left, right] = picture::signs_of_x(options.swapped);
-        Located {
-            axes: format!(
-                "{}\n\
-                 left is x {left} 1, right is x {right} 1, up is y + 1, down is y - 1.",
-                picture::coordinates(width, height)
-            ),
-            player: picture::list([at(player)].into_iter()),
-            holes: all(LakeCell::Hole),
-            red: match options.red {
-                0 => String::new(),
-                _ => format!("Red cells: {}\n", all(LakeCell::Red)),
-            },
-            goal: all(LakeCell::Goal),
-        }
-    }
-}
-
-/// Returns the lake in coordinates, a key and the picture.
+/// Returns the lake in coordinates, a key and the picture. What changes within an episode comes last, because equal beginnings of
+/// prompts are computed once.
 fn full(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
-    let lake = Located::new(map, player, options);
+    let (width, height) = (map.width, map.height());
+    let at = |cell: usize| (cell % width, height - 1 - cell / width);
+    let all = |kind| picture::list(map.cells_of(kind).map(at));
     let [own, ice, red, hole, goal] = signs(options.symbols);
-    let red_sign = match options.red {
-        0 => String::new(),
-        _ => format!(", {red} red ice"),
+    let [left, right] = picture::signs_of_x(options.swapped);
+    let (red_cells, red_sign) = if options.red > 0 {
+        let cells = all(LakeCell::Red);
+        (format!("Red cells: {cells}\n"), format!(", {red} red ice"))
+    } else {
+        Default::default()
     };
     format!(
         "{}\n\
-         Player position: {}\n\
+         left is x {left} 1, right is x {right} 1, up is y + 1, down is y - 1.\n\
          Holes: {}\n\
-         {}\
+         {red_cells}\
          Goal: {}\n\
          Key: {own} player, {hole} hole, {goal} goal, {ice} ice{red_sign}\n\
+         Player position: {}\n\
          State:\n{}",
-        lake.axes,
-        lake.player,
-        lake.holes,
-        lake.red,
-        lake.goal,
+        picture::coordinates(width, height),
+        all(LakeCell::Hole),
+        all(LakeCell::Goal),
+        picture::list([at(player)].into_iter()),
         board(map, player, options)
-    )
-}
-
-/// Returns the lake in coordinates. The player comes last: all prompts of a scene are equal up to there, and equal beginnings
-/// are computed once.
-fn coordinates(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
-    let lake = Located::new(map, player, options);
-    format!(
-        "{}\n\
-         Goal: {}\n\
-         Holes: {}\n\
-         {}\
-         Player position: {}",
-        lake.axes, lake.goal, lake.holes, lake.red, lake.player
     )
 }
