@@ -246,11 +246,17 @@ fn play_sees_every_update_and_the_reference_none() {
     assert!(kl[1] > 1e-6 && kl[3] > kl[1], "{kl:?}");
 }
 
-/// Without a penalty there is no second copy of the model: the KL is not measured, less passes through the model, and
-/// the result is the same.
+/// Without a penalty there is no reference, and no second copy of the model: the KL is not measured, less passes through the
+/// model, and the result is the same.
 #[test]
 fn without_a_penalty_there_is_no_reference() {
-    let without = || small(&["train.beta=0"]);
+    for weights in ["all", "lora"] {
+        no_reference(&format!("train.weights={weights}"));
+    }
+}
+
+fn no_reference(weights: &str) {
+    let without = || small(&["train.beta=0", weights]);
     let (mut free, mut held) = (state(without()), state(without()));
     assert!(free.learner.policy.reference.is_none());
     let reference = Files::open(None).unwrap().load_reference(&gpu()).unwrap();

@@ -66,8 +66,8 @@ lapwing_env::options! {
     /// Weight of the entropy for each nat outside of the band. 0.1: a tenth of a standard deviation of the advantages.
     entropy_gain: f64 = 0.1, in Real(0.0, f64::MAX);
     /// Weight of the KL penalty against the initial policy: the model without its adapter, or with the one that training
-    /// started from. With `weights = "all"` it is a copy of the initial model, which is not kept if this is 0; the KL is then
-    /// not measured. Small: it prevents collapse and should not slow training.
+    /// started from; with `weights = "all"`, a copy of the initial model. If this is 0, the KL is not measured, and the update
+    /// has one forward pass instead of two. Small: it prevents collapse and should not slow training.
     beta: f64 = 0.001, in Real(0.0, f64::MAX);
     /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
     /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)

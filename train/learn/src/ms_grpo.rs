@@ -53,8 +53,8 @@
 //! 1. The standard deviation is that of a sample (n - 1), plus 1e-6.
 //! 2. A group of equal returns is skipped entirely: the KL penalty alone makes no update. Only if the entropy is outside
 //!    its band (`entropy.rs`), it is trained on, with the entropy's advantages alone.
-//! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If all
-//!    weights are trained and beta is 0, there is no reference.
+//! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If beta is
+//!    0, there is no reference.
 //! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out. With `train.retry` some of them
 //!    are retried: earlier ones on which an episode did not succeed.
 //! 5. Equal prompts are computed once, in play and in the update. Results equal those of separate sequences.

@@ -277,12 +277,14 @@ pub(crate) fn demand(
     let fresh = || config.lora.parameters(checkpoint.config());
     let numbers = stored.map_or(0, StoredAdapter::parameters);
     let whole = trains && config.train.weights == Weights::All;
+    let reference = trains && config.train.beta > 0.0;
     let (trained, used) = match (trains, stored) {
         (false, _) => (0, numbers),
         (true, _) if whole => (all_numbers(checkpoint.config()), 0),
-        (true, Some(_)) => (numbers, numbers),
+        (true, Some(_)) if reference => (numbers, numbers),
+        (true, Some(_)) => (numbers, 0),
         // After a warm-up the reference has an adapter, too.
-        (true, None) if config.warmup.updates > 0 => (fresh()?, fresh()?),
+        (true, None) if reference && config.warmup.updates > 0 => (fresh()?, fresh()?),
         (true, None) => (fresh()?, 0),
     };
     let games = config.train.groups.saturating_mul(config.train.group_size);
@@ -311,7 +313,7 @@ pub(crate) fn demand(
     Ok(MemoryDemand {
         trained,
         whole,
-        frozen: !whole || config.train.beta > 0.0,
+        frozen: !whole || reference,
         used,
         critic,
         states,

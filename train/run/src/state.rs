@@ -211,7 +211,7 @@ impl State {
             }
             (stored, RunPurpose::Play) => (stored.as_ref().map(frozen), None),
         };
-        let reference = match demand.frozen && trains {
+        let reference = match trains && config.train.beta > 0.0 {
             true => Some(Reference {
                 model: match whole {
                     true => files.load_reference(gpu)?,
