@@ -13,7 +13,8 @@ use crate::decoder::{EMBEDDING, HEAD};
 use crate::files::disk;
 use crate::files::fields::read_object;
 use crate::files::gguf::{self, Gguf, GgufFields, GgufFormat, GgufOutput, GgufValue, is_gguf};
-use crate::files::weight_files::{self, INDEX, SINGLE, StoredTensor, WeightFiles};
+use crate::files::stored_floats::from_f32;
+use crate::files::weight_files::{INDEX, SINGLE, StoredTensor, WeightFiles};
 use crate::text::to_gguf::gguf_fields;
 use crate::{ModelDirectory, ModelError, StoredAdapter};
 
@@ -332,7 +333,7 @@ fn write_merged(
     let dtype = encoding.dtype();
     for block in blocks(shape, 1) {
         let values = merged.rows(weights, block)?;
-        let bytes = weight_files::from_f32(&values, dtype).ok_or_else(|| {
+        let bytes = from_f32(&values, dtype).ok_or_else(|| {
             let problem = format!("with the adapter it holds values that {dtype:?} cannot");
             ModelError::tensor(path, &merged.name, problem)
         })?;

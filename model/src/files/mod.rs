@@ -11,6 +11,7 @@ mod model_directory;
 mod precision;
 mod rope_json;
 mod save_model;
+pub(crate) mod stored_floats;
 pub(crate) mod weight_files;
 
 pub use companion_files::CompanionFiles;

@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use lapwing_tensor::{NamedValues, WeightRows};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -14,6 +12,7 @@ use serde_json::Value;
 use super::disk::{self, FileBytes};
 use super::fields::read_object;
 use super::gguf::{self, Gguf, GgufFormat, is_gguf};
+use super::stored_floats::{from_f32, to_f32};
 use crate::{ModelConfig, ModelError};
 
 /// The tensors of a model or an adapter on disk.
@@ -383,27 +382,6 @@ impl StoredTensor {
     }
 }
 
-/// Converts little-endian floats of any supported type. Stored tensors need not be aligned.
-fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
-    fn convert<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
-        let pieces = bytes.as_chunks::<N>().0;
-        pieces.iter().map(|piece| one(*piece)).collect()
-    }
-    match dtype {
-        Dtype::F16 => {
-            let stored = convert(bytes, f16::from_le_bytes);
-            let mut values = vec![0.0; stored.len()];
-            // Uses the processor's own instruction where it has one.
-            stored.convert_to_f32_slice(&mut values);
-            values
-        }
-        Dtype::BF16 => convert(bytes, |b| bf16::from_le_bytes(b).to_f32()),
-        Dtype::F32 => convert(bytes, f32::from_le_bytes),
-        Dtype::F64 => convert(bytes, |b| f64::from_le_bytes(b) as f32),
-        other => unreachable!("check() refuses {other:?}"),
-    }
-}
-
 /// Returns the bytes of a safetensors file with f32 tensors stored as `dtype` (F16, BF16 or F32).
 pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>, String> {
     let mut stored = Vec::with_capacity(tensors.len());
@@ -418,23 +396,6 @@ pub(crate) fn serialize(tensors: &[NamedValues], dtype: Dtype) -> Result<Vec<u8>
     // transformers refuses files without this entry.
     let metadata = [("format".to_owned(), "pt".to_owned())].into();
     Ok(safetensors::serialize(views, Some(metadata)).expect("tensors of distinct names"))
-}
-
-/// Converts values to a type; `None` if a value is not finite in it.
-pub(crate) fn from_f32(values: &[f32], dtype: Dtype) -> Option<Vec<u8>> {
-    let values = values.iter();
-    let bytes: Vec<u8> = match dtype {
-        Dtype::F16 => values
-            .flat_map(|&x| f16::from_f32(x).to_le_bytes())
-            .collect(),
-        Dtype::BF16 => values
-            .flat_map(|&x| bf16::from_f32(x).to_le_bytes())
-            .collect(),
-        Dtype::F64 => values.flat_map(|&x| f64::from(x).to_le_bytes()).collect(),
-        _ => values.flat_map(|&x| x.to_le_bytes()).collect(),
-    };
-    let is_finite = to_f32(&bytes, dtype).iter().all(|x| x.is_finite());
-    is_finite.then_some(bytes)
 }
 
 #[cfg(test)]

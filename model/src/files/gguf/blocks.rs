@@ -1,11 +1,11 @@
 //! The encodings of GGUF tensors. A quantised row consists of blocks; a block has groups of values, each with a scale and a
 //! minimum: value = scale · quant + minimum. The layouts are those of ggml's `ggml-common.h`.
 
-use half::{bf16, f16};
+use half::f16;
 use lapwing_tensor::WeightFormat;
 use safetensors::Dtype;
 
-use crate::files::weight_files::from_f32;
+use crate::files::stored_floats::{from_f32, to_f32};
 
 /// The encoding of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,24 +228,9 @@ impl GgufFormat {
     /// Decodes rows of blocks to f32.
     pub(crate) fn to_f32(self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            F32 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| f32::from_le_bytes(*b))
-                .collect(),
-            F16 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| f16::from_le_bytes(*b).to_f32())
-                .collect(),
-            BF16 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| bf16::from_le_bytes(*b).to_f32())
-                .collect(),
+            F32 => to_f32(bytes, Dtype::F32),
+            F16 => to_f32(bytes, Dtype::F16),
+            BF16 => to_f32(bytes, Dtype::BF16),
             _ => {
                 let (quants, scales) = self.decode(bytes);
                 let group = quants.len() / scales.len().max(1);
