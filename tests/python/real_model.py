@@ -1,7 +1,7 @@
 """Repeats docs/experiments/real-model.md: python real_model.py LAPWING
 
 Writes SmolLM2-135M-Instruct to models/ of the current directory, runs train/experiments/real-model.toml (a quarter of an
-hour on a large GPU), and prints what the trained models forgot: the perplexity of a text, and answers to questions beside
+hour on a large GPU), and prints what the models of `q4` forgot: the perplexity of a text, and answers to questions beside
 those of the model without an adapter. Needs only:
     pip install gguf safetensors
 """
@@ -42,9 +42,9 @@ def main():
         return json.loads(done.stdout)
 
     text = (ROOT / "LICENSE-APACHE").read_text()[:CHARACTERS]
-    runs = sorted(pathlib.Path("sweeps/real-model").glob("*/seed-*/adapter"))
+    runs = sorted(pathlib.Path("sweeps/real-model").glob("q4/seed-*/adapter"))
     for adapter in [None, *runs]:
-        name = f"{adapter.parts[-3]} {adapter.parts[-2]}" if adapter else "no adapter"
+        name = adapter.parent.name if adapter else "no adapter"
         logprobs = call("score", adapter, "--text", text)["logprobs"]
         print(f"\n{name}: perplexity {math.exp(-sum(logprobs) / len(logprobs)):.2f}")
         for question in QUESTIONS:

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use half::f16;
+use half::{bf16, f16};
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{WeightFormat, check};
 use safetensors::SafeTensors;
@@ -138,6 +138,17 @@ fn in_f16(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
 
 fn in_f32(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
     (GgufFormat::F32, f32_bytes(values))
+}
+
+#[test]
+fn floats_are_decoded() {
+    // Exact in 16 bits.
+    let values = [1.0, -2.5, 0.0, 0.125];
+    let bytes = values.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes());
+    let in_bf16 = (GgufFormat::BF16, bytes.collect());
+    for (format, bytes) in [in_f32("", &values), in_f16("", &values), in_bf16] {
+        assert_eq!(format.to_f32(&bytes), values, "{format:?}");
+    }
 }
 
 fn in_q8(_: &str, values: &[f32]) -> (GgufFormat, Vec<u8>) {
