@@ -1,24 +1,24 @@
 // tensor/src/ops/attention.rs: attention for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load costs a nanosecond per number and thread, even if all threads read the same address. So each of the
-// eight threads loads one of eight rows, and the threads exchange the rows (exchange_subgroup.wgsl). BLOCK is 8, and the
-// walk lists single keys.
+// eight threads loads one of eight rows, the threads exchange the rows (exchange_subgroup.wgsl), and each uses a row for
+// several own rows: queries, or keys in `keys_backward`. The walk lists single keys.
 
+const THREADS = 8u;
+/// Own rows of a thread.
+const PER_THREAD: u32 = 1u;
 /// Query heads that share a key head.
 const SHARING: u32 = 1u;
-/// Queries, or keys, of a block.
-const BLOCK: u32 = 8u;
+/// Query heads of a workgroup of `forward`: one, or all that share a key head, so that few queries waste few threads.
+const HEADS: u32 = 1u;
 
 /// A row of each of two tensors, and a vector of other values.
 const SLOTS: u32 = 2u * PARTS + 1u;
 
-/// Query heads of a workgroup of `forward`: one, or all that share a key head, so that few queries waste few threads.
-const HEADS: u32 = 1u;
-
-/// One thread per query and head.
-@compute @workgroup_size(BLOCK)
+/// One thread per PER_THREAD queries and head.
+@compute @workgroup_size(THREADS)
 fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    const QUERIES = BLOCK / HEADS;
+    const QUERIES = THREADS / HEADS;
     let index = flat_group(id);
     if index >= params.groups {
         return;
@@ -27,20 +27,23 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     let head = index * HEADS % params.heads + local % HEADS;
     // Surplus threads repeat a query and write nothing.
     let place = min(local / HEADS, QUERIES - 1u);
-    let query = block * QUERIES + place;
-    let is_surplus = local >= QUERIES * HEADS || query >= params.count;
-    let row = min(query, params.count - 1u) * params.heads + head;
 
-    var own: array<vec4<f32>, PARTS>;
-    var sum: array<vec4<f32>, PARTS>;
-    for (var i = 0u; i < PARTS; i += 1u) {
-        own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
-        sum[i] = vec4<f32>();
+    var own: array<vec4<f32>, PER_THREAD * PARTS>;
+    var sum: array<vec4<f32>, PER_THREAD * PARTS>;
+    var highest: array<f32, PER_THREAD>;
+    var total: array<f32, PER_THREAD>;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        let query = (block * PER_THREAD + r) * QUERIES + place;
+        let row = min(query, params.count - 1u) * params.heads + head;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            own[r * PARTS + i] = q[row * PARTS + i] * (params.scale * LOG2_E);
+            sum[r * PARTS + i] = vec4<f32>();
+        }
+        highest[r] = LOWEST;
+        total[r] = 0.0;
     }
-    var highest = LOWEST;
-    var total = 0.0;
     let end = walk[block + 1u];
-    for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
+    for (var tile = walk[block]; tile < end; tile += 2u * THREADS) {
         let entry = min(tile + 2u * local, end - 2u);
         let at = (walk[entry] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[entry + 1u];
@@ -54,26 +57,40 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
         }
         offer_word(local, loaded_mask);
         offered();
-        for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((taken_word(loaded_mask, n) >> place) & 1u) == 1u;
-            var products = vec4<f32>();
+        for (var n = 0u; n < min(THREADS, (end - tile) / 2u); n += 1u) {
+            let mask = taken_word(loaded_mask, n) >> place;
+            var products: array<vec4<f32>, PER_THREAD>;
             for (var i = 0u; i < PARTS; i += 1u) {
-                products += own[i] * taken(loaded_k[i], i, n);
+                let key = taken(loaded_k[i], i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    products[r] += own[r * PARTS + i] * key;
+                }
             }
-            let met = meet(highest, dot_of(products), mine);
-            highest = met.highest;
-            total = total * met.shrink + met.weight;
+            var met: array<Met, PER_THREAD>;
+            for (var r = 0u; r < PER_THREAD; r += 1u) {
+                let mine = ((mask >> (r * QUERIES)) & 1u) == 1u;
+                met[r] = meet(highest[r], dot_of(products[r]), mine);
+                highest[r] = met[r].highest;
+                total[r] = total[r] * met[r].shrink + met[r].weight;
+            }
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] = sum[i] * met.shrink + met.weight * taken(loaded_v[i], PARTS + i, n);
+                let value = taken(loaded_v[i], PARTS + i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    sum[r * PARTS + i] = sum[r * PARTS + i] * met[r].shrink + met[r].weight * value;
+                }
             }
         }
         all_taken();
     }
-    if !is_surplus {
-        for (var i = 0u; i < PARTS; i += 1u) {
-            y[row * PARTS + i] = sum[i] / total;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        let query = (block * PER_THREAD + r) * QUERIES + place;
+        let row = query * params.heads + head;
+        if local < QUERIES * HEADS && query < params.count {
+            for (var i = 0u; i < PARTS; i += 1u) {
+                y[row * PARTS + i] = sum[r * PARTS + i] / total[r];
+            }
+            log_sums[row] = highest[r] + log2(total[r]);
         }
-        log_sums[row] = highest + log2(total);
     }
 }
 
@@ -91,8 +108,8 @@ fn sum_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     row_sums[row] = vec2<f32>(kept_log_sums[row], dot_of(products));
 }
 
-/// dq: one thread per query, one workgroup per eight queries and head.
-@compute @workgroup_size(BLOCK)
+/// dq: one thread per PER_THREAD queries, one workgroup per 8 * PER_THREAD queries and head.
+@compute @workgroup_size(THREADS)
 fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
     if index >= params.groups {
@@ -100,20 +117,23 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
     }
     let block = index / params.heads;
     let head = index % params.heads;
-    let query = block * BLOCK + local;
-    let row = min(query, params.count - 1u) * params.heads + head;
 
-    var own: array<vec4<f32>, PARTS>;
-    var own_dy: array<vec4<f32>, PARTS>;
-    var sum: array<vec4<f32>, PARTS>;
-    for (var i = 0u; i < PARTS; i += 1u) {
-        own[i] = q[row * PARTS + i] * (params.scale * LOG2_E);
-        own_dy[i] = dy[row * PARTS + i];
-        sum[i] = vec4<f32>();
+    var own: array<vec4<f32>, PER_THREAD * PARTS>;
+    var own_dy: array<vec4<f32>, PER_THREAD * PARTS>;
+    var sum: array<vec4<f32>, PER_THREAD * PARTS>;
+    var sums: array<vec2<f32>, PER_THREAD>;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        let query = (block * PER_THREAD + r) * THREADS + local;
+        let row = min(query, params.count - 1u) * params.heads + head;
+        for (var i = 0u; i < PARTS; i += 1u) {
+            own[r * PARTS + i] = q[row * PARTS + i] * (params.scale * LOG2_E);
+            own_dy[r * PARTS + i] = dy[row * PARTS + i];
+            sum[r * PARTS + i] = vec4<f32>();
+        }
+        sums[r] = kept_row_sums[row];
     }
-    let sums = kept_row_sums[row];
     let end = walk[block + 1u];
-    for (var tile = walk[block]; tile < end; tile += 2u * BLOCK) {
+    for (var tile = walk[block]; tile < end; tile += 2u * THREADS) {
         let place = min(tile + 2u * local, end - 2u);
         let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[place + 1u];
@@ -127,32 +147,45 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
         }
         offer_word(local, loaded_mask);
         offered();
-        for (var n = 0u; n < min(BLOCK, (end - tile) / 2u); n += 1u) {
-            let mine = ((taken_word(loaded_mask, n) >> local) & 1u) == 1u;
-            var key: array<vec4<f32>, PARTS>;
-            var scores = vec4<f32>();
-            var slopes = vec4<f32>();
+        for (var n = 0u; n < min(THREADS, (end - tile) / 2u); n += 1u) {
+            let mask = taken_word(loaded_mask, n) >> local;
+            var scores: array<vec4<f32>, PER_THREAD>;
+            var slopes: array<vec4<f32>, PER_THREAD>;
             for (var i = 0u; i < PARTS; i += 1u) {
-                key[i] = taken(loaded_k[i], i, n);
-                scores += own[i] * key[i];
-                slopes += own_dy[i] * taken(loaded_v[i], PARTS + i, n);
+                let key = taken(loaded_k[i], i, n);
+                let value = taken(loaded_v[i], PARTS + i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    scores[r] += own[r * PARTS + i] * key;
+                    slopes[r] += own_dy[r * PARTS + i] * value;
+                }
             }
-            let weight = weigh(dot_of(scores), dot_of(slopes), sums, mine).y;
+            var weights: array<f32, PER_THREAD>;
+            for (var r = 0u; r < PER_THREAD; r += 1u) {
+                let mine = ((mask >> (r * THREADS)) & 1u) == 1u;
+                weights[r] = weigh(dot_of(scores[r]), dot_of(slopes[r]), sums[r], mine).y;
+            }
             for (var i = 0u; i < PARTS; i += 1u) {
-                sum[i] += weight * key[i];
+                let key = taken(loaded_k[i], i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    sum[r * PARTS + i] += weights[r] * key;
+                }
             }
         }
         all_taken();
     }
-    if query < params.count {
-        for (var i = 0u; i < PARTS; i += 1u) {
-            dq[row * PARTS + i] = sum[i] * params.scale;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        let query = (block * PER_THREAD + r) * THREADS + local;
+        let row = query * params.heads + head;
+        if query < params.count {
+            for (var i = 0u; i < PARTS; i += 1u) {
+                dq[row * PARTS + i] = sum[r * PARTS + i] * params.scale;
+            }
         }
     }
 }
 
-/// dk and dv: one thread per key and key head, over the queries of an item and all heads that share the key head.
-@compute @workgroup_size(BLOCK)
+/// dk and dv: one thread per PER_THREAD keys and key head, over the queries of an item and all heads that share the key head.
+@compute @workgroup_size(THREADS)
 fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let index = flat_group(id);
     if index >= params.groups {
@@ -160,25 +193,28 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
     }
     let item = params.count + index / params.kv_heads * 3u;
     let kv_head = index % params.kv_heads;
-    let key = walk[item] + local;
-    let known_key = min(key, params.count - 1u);
-    let until = walk[known_key];
+    let first_key = walk[item] + local;
 
-    let own_row = (known_key * params.kv_heads + kv_head) * PARTS;
-    var own_k: array<vec4<f32>, PARTS>;
-    var own_v: array<vec4<f32>, PARTS>;
-    var dk: array<vec4<f32>, PARTS>;
-    var dv: array<vec4<f32>, PARTS>;
-    for (var i = 0u; i < PARTS; i += 1u) {
-        own_k[i] = k[own_row + i] * (params.scale * LOG2_E);
-        own_v[i] = v[own_row + i];
-        dk[i] = vec4<f32>();
-        dv[i] = vec4<f32>();
+    var own_k: array<vec4<f32>, PER_THREAD * PARTS>;
+    var own_v: array<vec4<f32>, PER_THREAD * PARTS>;
+    var dk: array<vec4<f32>, PER_THREAD * PARTS>;
+    var dv: array<vec4<f32>, PER_THREAD * PARTS>;
+    var until: array<u32, PER_THREAD>;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        let key = min(first_key + r * THREADS, params.count - 1u);
+        let row = (key * params.kv_heads + kv_head) * PARTS;
+        until[r] = walk[key];
+        for (var i = 0u; i < PARTS; i += 1u) {
+            own_k[r * PARTS + i] = k[row + i] * (params.scale * LOG2_E);
+            own_v[r * PARTS + i] = v[row + i];
+            dk[r * PARTS + i] = vec4<f32>();
+            dv[r * PARTS + i] = vec4<f32>();
+        }
     }
     // The rows of q of the heads that share this key head, query by query.
     let first = walk[item + 1u];
     let count = (walk[item + 2u] - first) * SHARING;
-    for (var tile = 0u; tile < count; tile += BLOCK) {
+    for (var tile = 0u; tile < count; tile += THREADS) {
         let place = min(tile + local, count - 1u);
         let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
         let loaded_sums = vec4<f32>(kept_row_sums[row], 0.0, 0.0);
@@ -192,35 +228,44 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
         }
         offer(local, 2u * PARTS, loaded_sums);
         offered();
-        for (var n = 0u; n < min(BLOCK, count - tile); n += 1u) {
+        for (var n = 0u; n < min(THREADS, count - tile); n += 1u) {
             let query = first + (tile + n) / SHARING;
-            let mine = key <= query && query < until;
-            var other_q: array<vec4<f32>, PARTS>;
-            var other_dy: array<vec4<f32>, PARTS>;
-            var scores = vec4<f32>();
-            var slopes = vec4<f32>();
-            for (var i = 0u; i < PARTS; i += 1u) {
-                other_q[i] = taken(loaded_q[i], i, n);
-                other_dy[i] = taken(loaded_dy[i], PARTS + i, n);
-                scores += own_k[i] * other_q[i];
-                slopes += own_v[i] * other_dy[i];
-            }
             let sums = taken(loaded_sums, 2u * PARTS, n).xy;
-            let weights = weigh(dot_of(scores), dot_of(slopes), sums, mine);
+            var scores: array<vec4<f32>, PER_THREAD>;
+            var slopes: array<vec4<f32>, PER_THREAD>;
             for (var i = 0u; i < PARTS; i += 1u) {
-                dk[i] += weights.y * other_q[i];
-                dv[i] += weights.x * other_dy[i];
+                let other_q = taken(loaded_q[i], i, n);
+                let other_dy = taken(loaded_dy[i], PARTS + i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    scores[r] += own_k[r * PARTS + i] * other_q;
+                    slopes[r] += own_v[r * PARTS + i] * other_dy;
+                }
+            }
+            var weights: array<vec2<f32>, PER_THREAD>;
+            for (var r = 0u; r < PER_THREAD; r += 1u) {
+                let mine = first_key + r * THREADS <= query && query < until[r];
+                weights[r] = weigh(dot_of(scores[r]), dot_of(slopes[r]), sums, mine);
+            }
+            for (var i = 0u; i < PARTS; i += 1u) {
+                let other_q = taken(loaded_q[i], i, n);
+                let other_dy = taken(loaded_dy[i], PARTS + i, n);
+                for (var r = 0u; r < PER_THREAD; r += 1u) {
+                    dk[r * PARTS + i] += weights[r].y * other_q;
+                    dv[r * PARTS + i] += weights[r].x * other_dy;
+                }
             }
         }
         all_taken();
     }
     // With one item for each block of keys, this is the key.
-    let slot = index / params.kv_heads * BLOCK + local;
-    if key < params.count {
-        let to = (slot * params.kv_heads + kv_head) * PARTS;
-        for (var i = 0u; i < PARTS; i += 1u) {
-            gradients[to + i] = dk[i] * params.scale;
-            gradients[params.values_at + to + i] = dv[i];
+    let first_slot = index / params.kv_heads * PER_THREAD * THREADS + local;
+    for (var r = 0u; r < PER_THREAD; r += 1u) {
+        if first_key + r * THREADS < params.count {
+            let to = ((first_slot + r * THREADS) * params.kv_heads + kv_head) * PARTS;
+            for (var i = 0u; i < PARTS; i += 1u) {
+                gradients[to + i] = dk[r * PARTS + i] * params.scale;
+                gradients[params.values_at + to + i] = dv[r * PARTS + i];
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use lapwing_shaders::Dialect;
 
 use crate::gpu::{Constants, Kernel};
-use crate::ops::{WIDEST_FOR_LANES, tile_constants};
+use crate::ops::{WIDEST_FOR_LANES, rows_of_a_thread, tile_constants};
 
 /// One kernel with its constants, in one dialect.
 #[derive(Debug, Clone)]
@@ -63,8 +63,8 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),
         ("adamw", "square_sums" | "finish_norm") => each("GROUP", &groups),
         ("attention" | "attention_lanes", "sum_rows") => each("HEAD_SIZE", sizes),
-        // Eight rows on a processor.
-        ("attention", "sum_items") => times(each("HEAD_SIZE", sizes), "ROWS", &[8, 32]),
+        // Eight threads with one or two rows each on a processor.
+        ("attention", "sum_items") => times(each("HEAD_SIZE", sizes), "ROWS", &[8, 16, 32]),
         ("attention", _) => {
             let few: &[bool] = if entry == "forward" {
                 &[false, true]
@@ -81,9 +81,14 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         ("attention_lanes", _) => {
             let fits = |size: &u32| *size <= WIDEST_FOR_LANES;
             let sizes: Vec<_> = sizes.iter().copied().filter(fits).collect();
+            let with_rows = |set: Constants| {
+                let rows = [false, true].map(|few| rows_of_a_thread(entry, set[0].1, few));
+                let few = if entry == "forward" { 2 } else { 1 };
+                times(vec![set], "PER_THREAD", &rows[..few])
+            };
             let with_heads = |sharing: &u32| {
                 let sets = times(each("HEAD_SIZE", &sizes), "SHARING", &[*sharing]);
-                let sets = times(sets, "BLOCK", &[8]);
+                let sets = sets.into_iter().flat_map(with_rows).collect();
                 match (entry, *sharing) {
                     ("forward", 2..=8) => times(sets, "HEADS", &[1, *sharing]),
                     ("forward", _) => times(sets, "HEADS", &[1]),

@@ -12,8 +12,8 @@ const SUM_ITEMS: Kernel = Kernel::new(TILES, "sum_items");
 /// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
 const WORK: usize = 16;
 
-/// lavapipe takes minutes to compile `attention_lanes` for heads of 128.
-pub(crate) const WIDEST_FOR_LANES: u32 = 96;
+/// lavapipe unrolls loops of up to 32 rounds, and a head of 128 channels has 32 parts.
+pub(crate) const WIDEST_FOR_LANES: u32 = 128;
 
 /// Whether the kernels are those for a processor, in which eight threads exchange rows. Those for a GPU multiply tiles; on a
 /// processor without subgroups of eight, whose threads exchange rows through memory, they are six times slower.
@@ -25,6 +25,18 @@ fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
         return forced;
     }
     gpu.is_software() && head_size <= WIDEST_FOR_LANES as usize
+}
+
+/// The rows of each thread of a kernel for a processor. `few`: the variant of `forward` for queries that see different keys.
+/// With more of them a loaded row is used more often, but the code grows with rows times channels. lavapipe must still unroll
+/// it, and takes longer to compile it: the gradients at 64 channels 8 instead of 4 s with twice the rows, for no gain.
+pub(crate) fn rows_of_a_thread(entry: &str, head_size: u32, few: bool) -> u32 {
+    match (entry, head_size) {
+        ("forward", _) if few => 1,
+        ("forward", ..=64) => 4,
+        ("forward", _) | (_, ..=64) => 2,
+        _ => 1,
+    }
 }
 
 /// The constants of a kernel for a GPU. `few`: the variant of `forward` for few queries.
@@ -45,6 +57,19 @@ pub(crate) fn tile_constants(entry: &str, head_size: u32, few: bool) -> Constant
 /// Rows of a workgroup on a GPU, unless there are few.
 const ROWS: u32 = 32;
 
+/// Chooses between the variant for many queries (`with(false)`) and the one for queries that see different keys, as in
+/// decoding, by their costs. No bit depends on it.
+fn choose(with: impl Fn(bool) -> Division, entry: &str, visible: &Visibility) -> Division {
+    let many = with(false);
+    if entry == "forward" && !visible.is_tree() {
+        let few = with(true);
+        if few.cost <= many.cost {
+            return few;
+        }
+    }
+    many
+}
+
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
@@ -63,6 +88,8 @@ struct Division {
     block: usize,
     /// heads of a workgroup, all with the same key head
     together: usize,
+    /// to compare with another division of the same attention
+    cost: usize,
 }
 
 impl Sizes {
@@ -102,6 +129,7 @@ impl Sizes {
             walk,
             block,
             together,
+            cost: _,
         } = division;
         let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
         buffers.push(&walk.words);
@@ -117,23 +145,32 @@ impl Sizes {
     }
 
     fn divide_for_lanes(self, entry: &str, visible: &Visibility) -> Division {
-        let (sharing, mut block, mut together) = (self.heads / self.kv_heads, 8, 1);
-        let mut constants = self.constants_for_lanes();
+        let (sharing, mut queries, mut together) = (self.heads / self.kv_heads, 8, 1);
         if entry == "forward" {
             // With few queries, threads of one workgroup take the heads that see the same keys. No bit depends on it.
             let packed = self.queries.div_ceil((8 / sharing).max(1));
             if sharing <= 8 && packed <= self.queries.div_ceil(8) * sharing {
-                (block, together) = (8 / sharing, sharing);
+                (queries, together) = (8 / sharing, sharing);
             }
-            constants.push(("HEADS", together as u32));
         }
-        let walk = visible.by_query(block, true);
-        Division {
-            constants,
-            walk,
-            block,
-            together,
-        }
+        let with = |few: bool| {
+            let mut constants = self.constants_for_lanes(entry, few);
+            if entry == "forward" {
+                constants.push(("HEADS", together as u32));
+            }
+            let each = rows_of_a_thread(entry, self.head_size as u32, few) as usize;
+            let block = queries * each;
+            let walk = visible.by_query(block, true);
+            Division {
+                constants,
+                block,
+                together,
+                // Loading a key takes as long as computing two rows with it.
+                cost: walk.met * (each + 2),
+                walk,
+            }
+        };
+        choose(with, entry, visible)
     }
 
     fn divide_for_tiles(self, entry: &str, visible: &Visibility) -> Division {
@@ -146,33 +183,23 @@ impl Sizes {
             let together = (1..=rows).rev().find(fits).unwrap_or(1);
             let block = if few { 1 } else { rows / together };
             let walk = visible.by_query(block, false);
-            let work = walk.met * rows / together;
-            (
-                Division {
-                    constants,
-                    walk,
-                    block,
-                    together,
-                },
-                work,
-            )
-        };
-        let (many, work_of_many) = with(false);
-        // Queries that see different keys, as in decoding, go to workgroups of their own. No bit depends on it.
-        if entry == "forward" && !visible.is_tree() {
-            let (few, work_of_few) = with(true);
-            if work_of_few <= work_of_many {
-                return few;
+            Division {
+                constants,
+                block,
+                together,
+                cost: walk.met * rows / together,
+                walk,
             }
-        }
-        many
+        };
+        choose(with, entry, visible)
     }
 
-    fn constants_for_lanes(self) -> Constants {
+    fn constants_for_lanes(self, entry: &str, few: bool) -> Constants {
+        let size = self.head_size as u32;
         vec![
-            ("HEAD_SIZE", self.head_size as u32),
+            ("HEAD_SIZE", size),
             ("SHARING", (self.heads / self.kv_heads) as u32),
-            ("BLOCK", 8),
+            ("PER_THREAD", rows_of_a_thread(entry, size, few)),
         ]
     }
 
@@ -206,9 +233,13 @@ impl Sizes {
     pub(super) fn key_gradients(self, visible: &Visibility, inputs: [&Tensor; 5]) -> [Tensor; 2] {
         let (gpu, cols) = (inputs[1].gpu(), inputs[1].cols());
         let size = self.head_size as u32;
+        let entry = "keys_backward";
         let (rows, constants) = match self.lanes {
-            true => (8, self.constants_for_lanes()),
-            false => (ROWS, tile_constants("keys_backward", size, false)),
+            true => (
+                8 * rows_of_a_thread(entry, size, false),
+                self.constants_for_lanes(entry, false),
+            ),
+            false => (ROWS, tile_constants(entry, size, false)),
         };
         let block = rows as usize;
         let walk = visible.by_key(block);
@@ -223,7 +254,7 @@ impl Sizes {
         let groups = walk.items * self.kv_heads;
         let work = walk.met * block * self.heads * self.head_size * WORK;
         let [q, k, v, dy, row_sums] = inputs;
-        Kernel::new(self.shader(), "keys_backward").launch(
+        Kernel::new(self.shader(), entry).launch(
             &constants,
             &[q, k, v, &walk.words, dy, row_sums, &partial],
             &self.params(groups, second_at(&partial), [0, 0]),
