@@ -57,19 +57,6 @@ pub(crate) fn tile_constants(entry: &str, head_size: u32, few: bool) -> Constant
 /// Rows of a workgroup on a GPU, unless there are few.
 const ROWS: u32 = 32;
 
-/// Chooses between the variant for many queries (`with(false)`) and the one for queries that see different keys, as in
-/// decoding, by their costs. No bit depends on it.
-fn choose(with: impl Fn(bool) -> Division, entry: &str, visible: &Visibility) -> Division {
-    let many = with(false);
-    if entry == "forward" && !visible.is_tree() {
-        let few = with(true);
-        if few.cost <= many.cost {
-            return few;
-        }
-    }
-    many
-}
-
 /// The sizes of one attention.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
@@ -88,8 +75,6 @@ struct Division {
     block: usize,
     /// heads of a workgroup, all with the same key head
     together: usize,
-    /// to compare with another division of the same attention
-    cost: usize,
 }
 
 impl Sizes {
@@ -129,7 +114,6 @@ impl Sizes {
             walk,
             block,
             together,
-            cost: _,
         } = division;
         let mut buffers: Vec<&dyn Bind> = inputs.map(|x| x as &dyn Bind).into();
         buffers.push(&walk.words);
@@ -144,33 +128,38 @@ impl Sizes {
         );
     }
 
+    /// The division with the least work. No bit depends on it.
     fn divide_for_lanes(self, entry: &str, visible: &Visibility) -> Division {
-        let (sharing, mut queries, mut together) = (self.heads / self.kv_heads, 8, 1);
-        if entry == "forward" {
-            // With few queries, threads of one workgroup take the heads that see the same keys. No bit depends on it.
-            let packed = self.queries.div_ceil((8 / sharing).max(1));
-            if sharing <= 8 && packed <= self.queries.div_ceil(8) * sharing {
-                (queries, together) = (8 / sharing, sharing);
-            }
-        }
-        let with = |few: bool| {
-            let mut constants = self.constants_for_lanes(entry, few);
-            if entry == "forward" {
-                constants.push(("HEADS", together as u32));
-            }
+        let sharing = self.heads / self.kv_heads;
+        let is_forward = entry == "forward";
+        // The threads of a workgroup may take the heads that see the same keys.
+        let together = [1, sharing]
+            .into_iter()
+            .filter(|n| *n == 1 || (is_forward && *n <= 8));
+        // Queries that see different keys, as in decoding, may share no workgroup.
+        let few = [false, true]
+            .into_iter()
+            .filter(|few| !few || (is_forward && !visible.is_tree()));
+        let divide = |(together, few): (usize, bool)| {
             let each = rows_of_a_thread(entry, self.head_size as u32, few) as usize;
-            let block = queries * each;
-            let walk = visible.by_query(block, true);
-            Division {
-                constants,
-                block,
-                together,
-                // Loading a key takes as long as computing two rows with it.
-                cost: walk.met * (each + 2),
-                walk,
-            }
+            let block = 8 / together * each;
+            // Loading a key takes as long as computing two rows with it.
+            let cost = visible.keys_met(block) * (each + 2) * self.heads / together;
+            (cost, block, together, few)
         };
-        choose(with, entry, visible)
+        let all = together.flat_map(|together| few.clone().map(move |few| (together, few)));
+        let best = all.map(divide).min_by_key(|(cost, ..)| *cost);
+        let (_, block, together, few) = best.expect("one division at least");
+        let mut constants = self.constants_for_lanes(entry, few);
+        if is_forward {
+            constants.push(("HEADS", together as u32));
+        }
+        Division {
+            constants,
+            walk: visible.by_query(block, true),
+            block,
+            together,
+        }
     }
 
     fn divide_for_tiles(self, entry: &str, visible: &Visibility) -> Division {
@@ -183,15 +172,26 @@ impl Sizes {
             let together = (1..=rows).rev().find(fits).unwrap_or(1);
             let block = if few { 1 } else { rows / together };
             let walk = visible.by_query(block, false);
-            Division {
-                constants,
-                block,
-                together,
-                cost: walk.met * rows / together,
-                walk,
-            }
+            let work = walk.met * rows / together;
+            (
+                Division {
+                    constants,
+                    walk,
+                    block,
+                    together,
+                },
+                work,
+            )
         };
-        choose(with, entry, visible)
+        let (many, work_of_many) = with(false);
+        // Queries that see different keys, as in decoding, go to workgroups of their own. No bit depends on it.
+        if entry == "forward" && !visible.is_tree() {
+            let (few, work_of_few) = with(true);
+            if work_of_few <= work_of_many {
+                return few;
+            }
+        }
+        many
     }
 
     fn constants_for_lanes(self, entry: &str, few: bool) -> Constants {

@@ -26,6 +26,7 @@ struct VisibilityInner {
     above: Vec<Ranges>,
     /// For the packed tree: `visible_until` of each token.
     until: Option<Vec<u32>>,
+    keys_met: Mutex<HashMap<usize, usize>>,
     by_query: Mutex<HashMap<(usize, bool), QueryWalk>>,
     by_key: Mutex<HashMap<usize, KeyWalk>>,
 }
@@ -138,6 +139,7 @@ impl Visibility {
             queries,
             above,
             until,
+            keys_met: Mutex::default(),
             by_query: Mutex::default(),
             by_key: Mutex::default(),
         }))
@@ -167,6 +169,19 @@ impl Visibility {
     fn ranges_of(&self, query: &QueryRanges) -> Ranges {
         let above = &self.0.above[query.above as usize];
         joined(above.iter().copied().chain([(query.start, query.end)]))
+    }
+
+    /// The keys that all blocks of `per_block` queries read together: `met` of their walk with single keys.
+    pub(crate) fn keys_met(&self, per_block: usize) -> usize {
+        let mut known = self.0.keys_met.lock().expect("numbers of keys");
+        *known.entry(per_block).or_insert_with(|| {
+            let mut met = 0;
+            for queries in self.0.queries.chunks(per_block) {
+                let lists = queries.iter().map(|query| self.ranges_of(query)).collect();
+                walk_together(lists, |start, end, _| met += (end - start) as usize);
+            }
+            met
+        })
     }
 
     /// The walk for blocks of `per_block` queries, at most 32, with single keys or with tiles.
