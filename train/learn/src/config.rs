@@ -65,6 +65,9 @@ lapwing_env::options! {
     entropy_band: [f64; 2] = [0.0, 100.0], in Real(0.0, 100.0);
     /// Weight of the entropy for each nat outside of the band. 0.1: a tenth of a standard deviation of the advantages.
     entropy_gain: f64 = 0.1, in Real(0.0, f64::MAX);
+    /// The lower limit of the band falls linearly over `steps` to this share of itself. 1: it does not fall. 0 lets a policy that
+    /// had to keep trying everything become certain.
+    entropy_end: f64 = 1.0, in Real(0.0, 1.0);
     /// Weight of the KL penalty against the initial policy: the model without its adapter, or with the one that training
     /// started from; with `weights = "all"`, a copy of the initial model. If this is 0, the KL is not measured, and the update
     /// has one forward pass instead of two. Small: it prevents collapse and should not slow training.
@@ -158,8 +161,18 @@ impl TrainConfig {
     /// Returns the learning rate of a step, which counts from 0.
     pub(crate) fn lr_at(&self, step: usize) -> f64 {
         let warm = ((step + 1) as f64 / (self.warmup + 1) as f64).min(1.0);
+        self.lr * warm * self.falling_to(self.lr_end, step)
+    }
+
+    /// Returns the lower limit of the entropy at a step, which counts from 0.
+    pub(crate) fn lowest_entropy_at(&self, step: usize) -> f64 {
+        self.entropy_band[0] * self.falling_to(self.entropy_end, step)
+    }
+
+    /// Falls linearly over `steps` from 1 to `end`.
+    fn falling_to(&self, end: f64, step: usize) -> f64 {
         let done = step.min(self.steps) as f64 / self.steps.max(1) as f64;
-        self.lr * warm * (1.0 - (1.0 - self.lr_end) * done)
+        1.0 - (1.0 - end) * done
     }
 
     /// Updates the weights of a policy with the gradients accumulated so far. Returns their norm before clipping.
@@ -231,8 +244,9 @@ lapwing_env::options! {
     pub struct CreditConfig;
     /// Advantage estimator. `episode`: the episode's return compared with the mean of its group (MS-GRPO). `rloo`: compared
     /// with the mean of the others. `gigpo`: `episode`, plus the return to go compared with that of the group's other turns in
-    /// the same state. `tabular`: TD(lambda) with a table of the group's states. `critic`: TD(lambda) with a critic that is
-    /// trained beside the policy. `episode`: the paper's.
+    /// the same state. `planning`: the return of the turn's action if the best actions that the group saw follow, compared
+    /// with that of the group's other turns in the same state. `tabular`: TD(lambda) with a table of the group's states.
+    /// `critic`: TD(lambda) with a critic that is trained beside the policy. `episode`: the paper's.
     method: AdvantageEstimator = AdvantageEstimator::Episode;
     /// Divisor of the advantages: `std`, their standard deviation in the group, so that all groups count alike (the paper's);
     /// `mean`, 1: only the mean is subtracted (Dr. GRPO); `batch`, their standard deviation in all groups of the step.
@@ -258,6 +272,9 @@ pub enum AdvantageEstimator {
     /// `episode`, plus the return to go compared with that of the group's other turns in the same state (GiGPO, arXiv
     /// 2505.10978).
     Gigpo,
+    /// The value of the turn's action in a model of the game that counts what the group saw, compared with that of the
+    /// group's other turns in the same state.
+    Planning,
     /// TD(lambda) with a table of the group's own states and their mean returns to go (after GAGPO, arXiv 2605.13217).
     Tabular,
     /// TD(lambda) with a critic that is trained beside the policy (turn-level PPO, arXiv 2512.17008; the section `critic`).

@@ -7,6 +7,8 @@
 //! episode   A_t = (C - mean C) / F                                       MS-GRPO
 //! rloo      A_t = n / (n - 1) (C - mean C) / F                           C compared with the mean of the others
 //! gigpo     A_t = (C - mean C) / F + omega (R_t - mean R in s_t) / F     0 for a state that occurs once
+//! planning  A_t = (Q_t - mean Q in s_t) / F                              Q_t = Q(s_t, a_t) of value iteration
+//!           Q(s, a) = mean of r + gamma V(s') over the group's turns with a in s,  V(s) = max over a of Q(s, a)
 //! tabular   A_t = G_t / F,  G_t = d_t + gamma lambda G_{t+1},  d_t = r_t + gamma V(s_{t+1}) - V(s_t)
 //!           V(s) = mean R over the group's turns in s, 0 after the end
 //! critic    the same with V from a critic, also after a truncation       turn-level PPO
@@ -18,7 +20,7 @@
 //! when it stops, which would reward stopping or continuing as such (verl#7244). For the same reason G is divided but not
 //! centred.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use lapwing_play::{Episode, Turn};
 
@@ -37,34 +39,100 @@ pub(crate) struct Return {
     pub(crate) error: f64,
 }
 
-/// Adds GiGPO's second term: the returns to go of the turns in each state, standardised by `standardised`.
-pub(crate) fn add_states(
-    advantages: &mut Advantages,
-    credit: &CreditConfig,
+/// Returns the advantage of each turn over the group's other turns in the same state. `values`: a number for each turn of a
+/// group, which `standardised` compares state by state.
+pub(crate) fn within_states(
     groups: &[Group],
+    values: impl Fn(&[Episode]) -> Vec<Vec<Return>>,
     standardised: impl Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
-) {
-    let (mut states, mut returns) = (Vec::new(), Vec::new());
+) -> Advantages {
+    let zeros = |episode: &Episode| vec![0.0; episode.turns.len()];
+    let zeros = |group: &Group| group.episodes.iter().map(zeros).collect();
+    let mut advantages: Advantages = groups.iter().map(zeros).collect();
+    let (mut states, mut of_states) = (Vec::new(), Vec::new());
     for (number, group) in groups.iter().enumerate() {
-        let to_go = |episode| returns_to_go(episode, credit.gamma);
-        let to_go: Vec<Vec<Return>> = group.episodes.iter().map(to_go).collect();
+        let values = values(&group.episodes);
         for turns in by_state(&group.episodes) {
-            returns.push(turns.iter().map(|&(e, t)| to_go[e][t]).collect());
+            of_states.push(turns.iter().map(|&(e, t)| values[e][t]).collect());
             states.push((number, turns));
         }
     }
-    for ((group, turns), of_state) in states.into_iter().zip(standardised(&returns)) {
+    for ((group, turns), of_state) in states.into_iter().zip(standardised(&of_states)) {
         for ((episode, turn), advantage) in turns.into_iter().zip(of_state) {
-            advantages[group][episode][turn] += credit.omega * advantage;
+            advantages[group][episode][turn] = advantage;
         }
     }
+    advantages
+}
+
+/// Returns R_t of each turn.
+pub(crate) fn all_to_go(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
+    let to_go = |episode| returns_to_go(episode, credit.gamma);
+    episodes.iter().map(to_go).collect()
+}
+
+/// Returns Q(s_t, a_t) of each turn: the return of its action if the best known actions follow.
+///
+/// The model is what the group saw: an action in a state brings each outcome as often as it did there. Value iteration looks
+/// ahead as many turns as the longest episode has. V is 0 after the end of an episode.
+pub(crate) fn planned(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
+    let states = by_state(episodes);
+    let mut state_of: Vec<Vec<usize>> = episodes.iter().map(|e| vec![0; e.turns.len()]).collect();
+    for (state, turns) in states.iter().enumerate() {
+        turns.iter().for_each(|&(e, t)| state_of[e][t] = state);
+    }
+    // The turns of each action in each state. An unreadable reply is an action, too.
+    let mut choices: Vec<Vec<Vec<(usize, usize)>>> = Vec::new();
+    for turns in &states {
+        let mut by_action: BTreeMap<Option<usize>, Vec<(usize, usize)>> = BTreeMap::new();
+        for &(e, t) in turns {
+            by_action
+                .entry(episodes[e].turns[t].action)
+                .or_default()
+                .push((e, t));
+        }
+        choices.push(by_action.into_values().collect());
+    }
+    let worth = |turns: &[(usize, usize)], values: &[f64]| {
+        let outcome = |&(e, t): &(usize, usize)| {
+            let next = state_of[e].get(t + 1).map_or(0.0, |state| values[*state]);
+            reward(&episodes[e].turns[t]) + credit.gamma * next
+        };
+        turns.iter().map(outcome).sum::<f64>() / turns.len() as f64
+    };
+    let longest = episodes.iter().map(|e| e.turns.len()).max().unwrap_or(0);
+    let mut values = vec![0.0; states.len()];
+    for _ in 1..longest {
+        let best = |of_state: &Vec<Vec<(usize, usize)>>| {
+            let worths = of_state.iter().map(|turns| worth(turns, &values));
+            worths.fold(f64::NEG_INFINITY, f64::max)
+        };
+        values = choices.iter().map(best).collect();
+    }
+    let zero = Return {
+        value: 0.0,
+        error: 0.0,
+    };
+    let mut planned: Vec<Vec<Return>> =
+        episodes.iter().map(|e| vec![zero; e.turns.len()]).collect();
+    // Each of the sweeps adds up at most all turns.
+    let count: usize = episodes.iter().map(|e| e.turns.len()).sum();
+    let sizes = episodes.iter().flat_map(|e| &e.turns).map(magnitude);
+    let largest = sizes.fold(0.0, f64::max) * longest as f64;
+    let error = longest as f64 * (count + 2) as f64 * f64::EPSILON * largest;
+    for turns in choices.iter().flatten() {
+        let value = worth(turns, &values);
+        turns
+            .iter()
+            .for_each(|&(e, t)| planned[e][t] = Return { value, error });
+    }
+    planned
 }
 
 /// TD(lambda) with a value table of each group's own states.
 pub(crate) fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
     let values = |group: &Group| -> Vec<Vec<f64>> {
-        let to_go = |episode| returns_to_go(episode, credit.gamma);
-        let to_go: Vec<Vec<Return>> = group.episodes.iter().map(to_go).collect();
+        let to_go = all_to_go(credit, &group.episodes);
         let mut values: Vec<Vec<f64>> = to_go.iter().map(|e| vec![0.0; e.len() + 1]).collect();
         for turns in by_state(&group.episodes) {
             let sum: f64 = turns.iter().map(|&(e, t)| to_go[e][t].value).sum();

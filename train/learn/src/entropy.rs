@@ -19,8 +19,12 @@ use lapwing_play::Episode;
 
 use crate::config::TrainConfig;
 
-/// Returns c for a step that played these episodes.
-pub(crate) fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a Episode>) -> f64 {
+/// Returns c for a step, which counts from 0, that played these episodes.
+pub(crate) fn weight<'a>(
+    train: &TrainConfig,
+    step: usize,
+    episodes: impl Iterator<Item = &'a Episode>,
+) -> f64 {
     let (mut sum, mut count) = (0.0, 0);
     for reply in episodes.flat_map(Episode::sampled) {
         sum += reply.entropies.iter().map(|h| f64::from(*h)).sum::<f64>();
@@ -29,7 +33,7 @@ pub(crate) fn weight<'a>(train: &TrainConfig, episodes: impl Iterator<Item = &'a
     if count == 0 {
         return 0.0;
     }
-    let [low, high] = train.entropy_band;
+    let (low, high) = (train.lowest_entropy_at(step), train.entropy_band[1]);
     let mean = sum / count as f64;
     train.entropy_gain * (mean.clamp(low, high) - mean)
 }
@@ -71,12 +75,23 @@ mod tests {
             entropy_gain: 0.1,
             ..TrainConfig::default()
         };
-        let weight = |entropies: &[f32]| weight(&train, [episode(entropies)].iter());
+        let weight = |entropies: &[f32]| weight(&train, 0, [episode(entropies)].iter());
         assert_eq!(weight(&[0.5, 1.5]), 0.0);
         assert_eq!(weight(&[0.25, 0.25]), 0.1 * 0.25);
         assert_eq!(weight(&[2.0, 3.0]), -0.1);
+        let train = TrainConfig {
+            entropy_end: 0.2,
+            steps: 10,
+            ..train
+        };
+        let falling = |step: usize| super::weight(&train, step, [episode(&[0.25, 0.25])].iter());
+        // Lower limits of 0.5, 0.3 and 0.1.
+        let wanted = [0.1 * 0.25, 0.1 * 0.05, 0.0];
+        for (step, wanted) in [0, 5, 10].into_iter().zip(wanted) {
+            assert!((falling(step) - wanted).abs() < 1e-12, "step {step}");
+        }
         // No model has played.
-        assert_eq!(super::weight(&train, [Episode::default()].iter()), 0.0);
+        assert_eq!(super::weight(&train, 0, [Episode::default()].iter()), 0.0);
     }
 
     proptest! {

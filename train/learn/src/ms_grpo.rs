@@ -130,7 +130,7 @@ pub fn step(
 
     let measured = match train.measure {
         true => measure::gradient_noise(learner, options, &groups, &|halves, train| {
-            assign_advantages(halves, options);
+            assign_advantages(halves, options, step);
             select(halves, train, step);
         })?,
         false => None,
@@ -138,7 +138,7 @@ pub fn step(
 
     // Compare each episode with its group, and draw the episodes to train on.
     let started = Instant::now();
-    assign_advantages(&mut groups, options);
+    assign_advantages(&mut groups, options, step);
     let warmup = learner.critic.is_some() && step < options.critic.warmup;
     if !warmup {
         select(&mut groups, train, step);
@@ -241,10 +241,10 @@ pub(crate) fn rollout(
 }
 
 /// Computes the advantages of all episodes, and the weight of the entropy in them.
-pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>) {
+pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>, step: usize) {
     let advantages = advantages(options.credit, groups);
     let episodes = groups.iter().flat_map(|group| &group.episodes);
-    let entropy_weight = entropy::weight(options.train, episodes);
+    let entropy_weight = entropy::weight(options.train, step, episodes);
     for (group, advantages) in groups.iter_mut().zip(advantages) {
         group.advantages = advantages.into_iter().map(EpisodeAdvantage::new).collect();
         group.entropy_weight = entropy_weight;
@@ -256,19 +256,28 @@ pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>)
 pub(crate) fn advantages(how: &CreditConfig, groups: &[Group]) -> Advantages {
     match how.method {
         AdvantageEstimator::Tabular => return credit::tabular(how, groups),
+        AdvantageEstimator::Planning => {
+            let planned = |episodes: &[Episode]| credit::planned(how, episodes);
+            return credit::within_states(groups, planned, |sets| standardised(how, sets));
+        }
         AdvantageEstimator::Critic => return credit::with_critic(how, groups),
         AdvantageEstimator::Episode | AdvantageEstimator::Rloo | AdvantageEstimator::Gigpo => {}
     }
     // Every turn has the advantage of its episode.
     let returns: Vec<Vec<Return>> = groups.iter().map(returns).collect();
-    let mut advantages = Vec::with_capacity(groups.len());
+    let mut advantages: Advantages = Vec::with_capacity(groups.len());
     for (group, of_episodes) in groups.iter().zip(standardised(how, &returns)) {
         let episodes = group.episodes.iter().zip(of_episodes);
         let of_turns = episodes.map(|(episode, a)| vec![a; episode.turns.len()]);
         advantages.push(of_turns.collect());
     }
     if how.method == AdvantageEstimator::Gigpo {
-        credit::add_states(&mut advantages, how, groups, |sets| standardised(how, sets));
+        let to_go = |episodes: &[Episode]| credit::all_to_go(how, episodes);
+        let of_states = credit::within_states(groups, to_go, |sets| standardised(how, sets));
+        let all = advantages.iter_mut().flatten().flatten();
+        for (advantage, of_state) in all.zip(of_states.into_iter().flatten().flatten()) {
+            *advantage += how.omega * of_state;
+        }
     }
     advantages
 }

@@ -184,6 +184,49 @@ fn gigpo_by_hand() {
     );
 }
 
+/// An episode of these states, actions and rewards.
+fn played(turns: &[(&str, usize, f64)]) -> Episode {
+    let states: Vec<_> = turns
+        .iter()
+        .map(|(state, _, reward)| (*state, *reward))
+        .collect();
+    let mut episode = episode(&states);
+    for (turn, (_, action, _)) in episode.turns.iter_mut().zip(turns) {
+        turn.action = Some(*action);
+    }
+    episode
+}
+
+const PLANNING: How = How {
+    method: AdvantageEstimator::Planning,
+    normalise: AdvantageScale::Mean,
+    gamma: 0.5,
+    ..EPISODE
+};
+
+/// Both ways lead `here`, from where one action is worth 1, the other in one of two cases. So the ways are worth the same,
+/// though one of them was followed by the better returns.
+#[test]
+fn planning_by_hand() {
+    let group = [
+        played(&[("start", 0, 0.0), ("here", 0, 1.0)]),
+        played(&[("start", 0, 0.0), ("here", 1, 1.0)]),
+        played(&[("start", 1, 0.0), ("here", 1, 0.0)]),
+        played(&[("start", 2, 0.0), ("alone", 0, 0.25)]),
+    ];
+    // Q in `here`: 1, 0.5 and 0.5. Q at the start: 0.5, 0.5, 0.5 and 0.125.
+    let (here, start) = (2.0 / 3.0, 0.40625);
+    let wanted = [
+        [0.5 - start, 1.0 - here],
+        [0.5 - start, 0.5 - here],
+        [0.5 - start, 0.5 - here],
+        [0.125 - start, 0.0],
+    ];
+    for (got, wanted) in turns(&PLANNING, &group).iter().zip(&wanted) {
+        assert_near(got, wanted, "planning");
+    }
+}
+
 #[test]
 fn returns_that_differ_by_rounding_are_equal_and_no_others_are() {
     // Two apples, eaten early or late.
@@ -261,6 +304,7 @@ fn a_penalty_is_part_of_its_turns_reward() {
         AdvantageEstimator::Episode,
         AdvantageEstimator::Rloo,
         AdvantageEstimator::Gigpo,
+        AdvantageEstimator::Planning,
         AdvantageEstimator::Tabular,
         AdvantageEstimator::Critic,
     ] {
@@ -311,11 +355,52 @@ proptest! {
     #[test]
     fn equal_episodes_have_no_advantage(one in proptest::collection::vec(-3.0f64..3.0, 1..40), n in 2usize..6) {
         let group = vec![rewards(&one); n];
-        for method in [AdvantageEstimator::Episode, AdvantageEstimator::Rloo, AdvantageEstimator::Gigpo, AdvantageEstimator::Tabular] {
+        for method in [
+            AdvantageEstimator::Episode, AdvantageEstimator::Rloo, AdvantageEstimator::Gigpo, AdvantageEstimator::Planning,
+            AdvantageEstimator::Tabular,
+        ] {
             for normalise in NORMALISATIONS {
                 let how = How { method, normalise, ..EPISODE };
                 prop_assert!(of_group(&how, &group).iter().all(|credit| credit.weight() == 0.0), "{:?}", method);
             }
+        }
+    }
+
+    /// In states that no episode meets again, the model is a graph without cycles, and Q follows from the last turn back.
+    #[test]
+    fn planning_is_dynamic_programming(
+        walks in proptest::collection::vec(proptest::collection::vec((0usize..3, 0usize..2, -2.0f64..2.0), 1..6), 1..8),
+        gamma in 0.0f64..=1.0,
+    ) {
+        let name = |t: usize, state: usize| format!("{t} {state}");
+        let built = |walk: &Vec<(usize, usize, f64)>| {
+            let names: Vec<String> = walk.iter().enumerate().map(|(t, turn)| name(t, turn.0)).collect();
+            let turns: Vec<_> = walk.iter().zip(&names).map(|(turn, name)| (name.as_str(), turn.1, turn.2)).collect();
+            played(&turns)
+        };
+        let group: Vec<Episode> = walks.iter().map(built).collect();
+        let how = How { gamma, ..PLANNING };
+        let got = planned(&how, &group);
+        // V of the three states of the next turn.
+        let mut next = [0.0; 3];
+        for t in (0..5).rev() {
+            let mut now = [f64::NEG_INFINITY; 3];
+            for (state, action) in (0..3).flat_map(|state| (0..2).map(move |action| (state, action))) {
+                let is_it = |walk: &&Vec<(usize, usize, f64)>| walk.get(t).is_some_and(|turn| (turn.0, turn.1) == (state, action));
+                let taken: Vec<_> = walks.iter().filter(is_it).collect();
+                if taken.is_empty() {
+                    continue;
+                }
+                let worth = |walk: &&Vec<(usize, usize, f64)>| walk[t].2 + gamma * walk.get(t + 1).map_or(0.0, |turn| next[turn.0]);
+                let q = taken.iter().map(worth).sum::<f64>() / taken.len() as f64;
+                now[state] = q.max(now[state]);
+                for (walk, planned) in walks.iter().zip(&got) {
+                    if is_it(&walk) {
+                        prop_assert!((planned[t].value - q).abs() <= planned[t].error.max(1e-12), "{:?} {}", planned[t], q);
+                    }
+                }
+            }
+            next = now;
         }
     }
 

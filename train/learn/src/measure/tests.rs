@@ -108,7 +108,7 @@ fn measuring_changes_nothing() {
     let groups = rollout(&mut learner, &options, 0, &()).unwrap().groups;
     let measured = |learner: &mut LanguageLearner, groups: &[Group]| {
         let prepare = |halves: &mut [Group], train: &TrainConfig| {
-            assign_advantages(halves, &options);
+            assign_advantages(halves, &options, 0);
             select(halves, train, 0);
         };
         let measured = gradient_noise(learner, &options, groups, &prepare).unwrap();

@@ -99,7 +99,7 @@ fn the_games_options_are_resolved_by_the_game() {
 fn unknown_names_are_named_with_the_nearest() {
     assert_snapshot!(load("frozen-lak", &[]).unwrap_err(), @"unknown preset `frozen-lak` (did you mean `frozen-lake`?); the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper, frozen-lake-small, snake-small, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
     assert_snapshot!(load("pong", &[]).unwrap_err(), @"unknown preset `pong`; the presets and games are frozen-lake, frozen-lake-slippery, frozen-lake-large, snake, frozen-lake-paper, snake-paper, frozen-lake-small, snake-small, frozen-lake-dqn, frozen-lake-pqn, frozen-lake-slippery-pqn, snake-dqn, snake-pqn, sokoban, rooms, 2048; lapwing games lists variants, and the name of a file ends in .toml");
-    assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
+    assert_snapshot!(error(&["train.group_sise=8"]), @"unknown key `train.group_sise` in --set (did you mean `train.group_size`?); the keys of [train] are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_end, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
     assert_snapshot!(error(&["lr=8"]), @"unknown key `lr` in --set (did you mean `train.lr`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value, warmup");
     assert_snapshot!(error(&["trian.lr=8"]), @"unknown key `trian` in --set (did you mean `train`?); at the top are checkpoint, credit, critic, dqn, eval, game, learner, lora, mix, model, name, policy, pqn, record, train, value, warmup");
     assert_snapshot!(error(&["train.lr.x=8"]), @"key `train.lr` in --set: found { x = 8 }, wanted a number");
@@ -150,7 +150,7 @@ fn a_critic_has_ranges_and_says_where_it_is_idle() {
 fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train.lr"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `train.lr`");
     assert_snapshot!(error(&["=3"]), @"--set takes KEY=VALUE, such as train.lr=0.001, but was given `=3`");
-    assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
+    assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_end, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
     assert_snapshot!(error(&["game.options=3"]), @"key `game.options` in --set: found 3, wanted a table");
     assert_snapshot!(error(&["train.lr=fast"]), @r#"key `train.lr` in --set: found "fast", wanted a number"#);
     assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted a whole number, 0 or more");
@@ -267,7 +267,7 @@ fn files_at_fault_are_named() {
     assert_snapshot!(told("[train\n"), @"mine.toml is not valid TOML: line 1, `[train`: unclosed table, expected `]`");
     let missing = load("no/such/file.toml", &[]).unwrap_err();
     assert_snapshot!(missing, @"no/such/file.toml: cannot be read: No such file or directory (os error 2)");
-    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
+    assert_snapshot!(told("[train]\nlearning_rate = 0.5\n"), @"unknown key `train.learning_rate` in mine.toml; the keys of [train] are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_end, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
 }
 
 /// Special and oversized files are refused without waiting.

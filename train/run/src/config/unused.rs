@@ -129,6 +129,11 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         &["train.entropy_gain"],
         "has no effect with train.entropy_band = [0, 100]",
     );
+    add(
+        train.entropy_band[0] == 0.0,
+        &["train.entropy_end"],
+        "has no effect with a lower limit of 0 in train.entropy_band",
+    );
     let constrain = "has no effect with policy.constrain = true, which leaves no reply unreadable";
     add(policy.constrain, &["policy.format_penalty"], constrain);
     let end = format!("train.steps, which is {}", train.steps);
@@ -136,7 +141,8 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let is_gigpo = credit.method == AdvantageEstimator::Gigpo;
     let has_critic = credit.method == AdvantageEstimator::Critic;
     let looks_ahead = has_critic || credit.method == AdvantageEstimator::Tabular;
-    add(!looks_ahead && !is_gigpo, &["credit.gamma"], &method);
+    let discounts = looks_ahead || is_gigpo || credit.method == AdvantageEstimator::Planning;
+    add(!discounts, &["credit.gamma"], &method);
     add(!looks_ahead, &["credit.lambda"], &method);
     add(!is_gigpo, &["credit.omega"], &method);
     let of_critic = [
