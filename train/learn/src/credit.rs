@@ -39,12 +39,34 @@ pub(crate) struct Return {
     pub(crate) error: f64,
 }
 
-/// Returns the advantage of each turn over the group's other turns in the same state. `values`: a number for each turn of a
-/// group, which `standardised` compares state by state.
-pub(crate) fn within_states(
+/// Adds GiGPO's second term: the returns to go of the turns in each state, compared by `compare`.
+pub(crate) fn add_states(
+    advantages: &mut Advantages,
+    credit: &CreditConfig,
+    groups: &[Group],
+    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+) {
+    let of_states = within_states(groups, |episodes| all_to_go(credit, episodes), compare);
+    let all = advantages.iter_mut().flatten().flatten();
+    for (advantage, of_state) in all.zip(of_states.into_iter().flatten().flatten()) {
+        *advantage += credit.omega * of_state;
+    }
+}
+
+/// The planned value of each turn's action, compared by `compare` with those of the group's other turns in the same state.
+pub(crate) fn planning(
+    credit: &CreditConfig,
+    groups: &[Group],
+    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+) -> Advantages {
+    within_states(groups, |episodes| planned(credit, episodes), compare)
+}
+
+/// Compares the number of each turn in `values` with those of the group's other turns in the same state.
+fn within_states(
     groups: &[Group],
     values: impl Fn(&[Episode]) -> Vec<Vec<Return>>,
-    standardised: impl Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
 ) -> Advantages {
     let zeros = |episode: &Episode| vec![0.0; episode.turns.len()];
     let zeros = |group: &Group| group.episodes.iter().map(zeros).collect();
@@ -57,7 +79,7 @@ pub(crate) fn within_states(
             states.push((number, turns));
         }
     }
-    for ((group, turns), of_state) in states.into_iter().zip(standardised(&of_states)) {
+    for ((group, turns), of_state) in states.into_iter().zip(compare(&of_states)) {
         for ((episode, turn), advantage) in turns.into_iter().zip(of_state) {
             advantages[group][episode][turn] = advantage;
         }
@@ -66,7 +88,7 @@ pub(crate) fn within_states(
 }
 
 /// Returns R_t of each turn.
-pub(crate) fn all_to_go(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
+fn all_to_go(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
     let to_go = |episode| returns_to_go(episode, credit.gamma);
     episodes.iter().map(to_go).collect()
 }
@@ -75,7 +97,7 @@ pub(crate) fn all_to_go(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<
 ///
 /// The model is what the group saw: an action in a state brings each outcome as often as it did there. Value iteration looks
 /// ahead as many turns as the longest episode has. V is 0 after the end of an episode.
-pub(crate) fn planned(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
+fn planned(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
     let states = by_state(episodes);
     let mut state_of: Vec<Vec<usize>> = episodes.iter().map(|e| vec![0; e.turns.len()]).collect();
     for (state, turns) in states.iter().enumerate() {

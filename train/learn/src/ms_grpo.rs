@@ -254,30 +254,23 @@ pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>,
 /// Returns the advantage of each turn.
 #[track_caller]
 pub(crate) fn advantages(how: &CreditConfig, groups: &[Group]) -> Advantages {
+    let compare = |sets: &[Vec<Return>]| standardised(how, sets);
     match how.method {
         AdvantageEstimator::Tabular => return credit::tabular(how, groups),
-        AdvantageEstimator::Planning => {
-            let planned = |episodes: &[Episode]| credit::planned(how, episodes);
-            return credit::within_states(groups, planned, |sets| standardised(how, sets));
-        }
+        AdvantageEstimator::Planning => return credit::planning(how, groups, &compare),
         AdvantageEstimator::Critic => return credit::with_critic(how, groups),
         AdvantageEstimator::Episode | AdvantageEstimator::Rloo | AdvantageEstimator::Gigpo => {}
     }
     // Every turn has the advantage of its episode.
     let returns: Vec<Vec<Return>> = groups.iter().map(returns).collect();
-    let mut advantages: Advantages = Vec::with_capacity(groups.len());
-    for (group, of_episodes) in groups.iter().zip(standardised(how, &returns)) {
+    let mut advantages = Vec::with_capacity(groups.len());
+    for (group, of_episodes) in groups.iter().zip(compare(&returns)) {
         let episodes = group.episodes.iter().zip(of_episodes);
         let of_turns = episodes.map(|(episode, a)| vec![a; episode.turns.len()]);
         advantages.push(of_turns.collect());
     }
     if how.method == AdvantageEstimator::Gigpo {
-        let to_go = |episodes: &[Episode]| credit::all_to_go(how, episodes);
-        let of_states = credit::within_states(groups, to_go, |sets| standardised(how, sets));
-        let all = advantages.iter_mut().flatten().flatten();
-        for (advantage, of_state) in all.zip(of_states.into_iter().flatten().flatten()) {
-            *advantage += how.omega * of_state;
-        }
+        credit::add_states(&mut advantages, how, groups, &compare);
     }
     advantages
 }
