@@ -39,12 +39,15 @@ pub(crate) struct Return {
     pub(crate) error: f64,
 }
 
+/// Compares the returns of each set with each other: a deviation for each.
+type Compare<'a> = dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>> + 'a;
+
 /// Adds GiGPO's second term: the returns to go of the turns in each state, compared by `compare`.
 pub(crate) fn add_states(
     advantages: &mut Advantages,
     credit: &CreditConfig,
     groups: &[Group],
-    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+    compare: &Compare<'_>,
 ) {
     let of_states = within_states(groups, |episodes| all_to_go(credit, episodes), compare);
     let all = advantages.iter_mut().flatten().flatten();
@@ -57,7 +60,7 @@ pub(crate) fn add_states(
 pub(crate) fn planning(
     credit: &CreditConfig,
     groups: &[Group],
-    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+    compare: &Compare<'_>,
 ) -> Advantages {
     within_states(groups, |episodes| planned(credit, episodes), compare)
 }
@@ -66,7 +69,7 @@ pub(crate) fn planning(
 fn within_states(
     groups: &[Group],
     values: impl Fn(&[Episode]) -> Vec<Vec<Return>>,
-    compare: &dyn Fn(&[Vec<Return>]) -> Vec<Vec<f64>>,
+    compare: &Compare<'_>,
 ) -> Advantages {
     let zeros = |episode: &Episode| vec![0.0; episode.turns.len()];
     let zeros = |group: &Group| group.episodes.iter().map(zeros).collect();
