@@ -59,24 +59,27 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
         offered();
         for (var n = 0u; n < min(THREADS, (end - tile) / 2u); n += 1u) {
             let mask = taken_word(loaded_mask, n) >> place;
-            var products: array<vec4<f32>, PER_THREAD>;
+            var products = array<vec4<f32>, PER_THREAD>();
             for (var i = 0u; i < PARTS; i += 1u) {
                 let key = taken(loaded_k[i], i, n);
                 for (var r = 0u; r < PER_THREAD; r += 1u) {
                     products[r] += own[r * PARTS + i] * key;
                 }
             }
-            var met: array<Met, PER_THREAD>;
+            var shrinks = array<f32, PER_THREAD>();
+            var weights = array<f32, PER_THREAD>();
             for (var r = 0u; r < PER_THREAD; r += 1u) {
                 let mine = ((mask >> (r * QUERIES)) & 1u) == 1u;
-                met[r] = meet(highest[r], dot_of(products[r]), mine);
-                highest[r] = met[r].highest;
-                total[r] = total[r] * met[r].shrink + met[r].weight;
+                let met = meet(highest[r], dot_of(products[r]), mine);
+                highest[r] = met.highest;
+                total[r] = total[r] * met.shrink + met.weight;
+                shrinks[r] = met.shrink;
+                weights[r] = met.weight;
             }
             for (var i = 0u; i < PARTS; i += 1u) {
                 let value = taken(loaded_v[i], PARTS + i, n);
                 for (var r = 0u; r < PER_THREAD; r += 1u) {
-                    sum[r * PARTS + i] = sum[r * PARTS + i] * met[r].shrink + met[r].weight * value;
+                    sum[r * PARTS + i] = sum[r * PARTS + i] * shrinks[r] + weights[r] * value;
                 }
             }
         }
@@ -149,8 +152,8 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
         offered();
         for (var n = 0u; n < min(THREADS, (end - tile) / 2u); n += 1u) {
             let mask = taken_word(loaded_mask, n) >> local;
-            var scores: array<vec4<f32>, PER_THREAD>;
-            var slopes: array<vec4<f32>, PER_THREAD>;
+            var scores = array<vec4<f32>, PER_THREAD>();
+            var slopes = array<vec4<f32>, PER_THREAD>();
             for (var i = 0u; i < PARTS; i += 1u) {
                 let key = taken(loaded_k[i], i, n);
                 let value = taken(loaded_v[i], PARTS + i, n);
@@ -159,7 +162,7 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
                     slopes[r] += own_dy[r * PARTS + i] * value;
                 }
             }
-            var weights: array<f32, PER_THREAD>;
+            var weights = array<f32, PER_THREAD>();
             for (var r = 0u; r < PER_THREAD; r += 1u) {
                 let mine = ((mask >> (r * THREADS)) & 1u) == 1u;
                 weights[r] = weigh(dot_of(scores[r]), dot_of(slopes[r]), sums[r], mine).y;
@@ -231,8 +234,8 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
         for (var n = 0u; n < min(THREADS, count - tile); n += 1u) {
             let query = first + (tile + n) / SHARING;
             let sums = taken(loaded_sums, 2u * PARTS, n).xy;
-            var scores: array<vec4<f32>, PER_THREAD>;
-            var slopes: array<vec4<f32>, PER_THREAD>;
+            var scores = array<vec4<f32>, PER_THREAD>();
+            var slopes = array<vec4<f32>, PER_THREAD>();
             for (var i = 0u; i < PARTS; i += 1u) {
                 let other_q = taken(loaded_q[i], i, n);
                 let other_dy = taken(loaded_dy[i], PARTS + i, n);
@@ -241,7 +244,7 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
                     slopes[r] += own_v[r * PARTS + i] * other_dy;
                 }
             }
-            var weights: array<vec2<f32>, PER_THREAD>;
+            var weights = array<vec2<f32>, PER_THREAD>();
             for (var r = 0u; r < PER_THREAD; r += 1u) {
                 let mine = first_key + r * THREADS <= query && query < until[r];
                 weights[r] = weigh(dot_of(scores[r]), dot_of(slopes[r]), sums, mine);
