@@ -47,8 +47,8 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
         let entry = min(tile + 2u * local, end - 2u);
         let at = (walk[entry] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[entry + 1u];
-        var loaded_k: array<vec4<f32>, PARTS>;
-        var loaded_v: array<vec4<f32>, PARTS>;
+        var loaded_k = array<vec4<f32>, PARTS>();
+        var loaded_v = array<vec4<f32>, PARTS>();
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
@@ -140,8 +140,8 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
         let place = min(tile + 2u * local, end - 2u);
         let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
         let loaded_mask = walk[place + 1u];
-        var loaded_k: array<vec4<f32>, PARTS>;
-        var loaded_v: array<vec4<f32>, PARTS>;
+        var loaded_k = array<vec4<f32>, PARTS>();
+        var loaded_v = array<vec4<f32>, PARTS>();
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_k[i] = k[at + i];
             loaded_v[i] = v[at + i];
@@ -221,8 +221,8 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
         let place = min(tile + local, count - 1u);
         let row = (first + place / SHARING) * params.heads + kv_head * SHARING + place % SHARING;
         let loaded_sums = vec4<f32>(kept_row_sums[row], 0.0, 0.0);
-        var loaded_q: array<vec4<f32>, PARTS>;
-        var loaded_dy: array<vec4<f32>, PARTS>;
+        var loaded_q = array<vec4<f32>, PARTS>();
+        var loaded_dy = array<vec4<f32>, PARTS>();
         for (var i = 0u; i < PARTS; i += 1u) {
             loaded_q[i] = q[row * PARTS + i];
             loaded_dy[i] = dy[row * PARTS + i];

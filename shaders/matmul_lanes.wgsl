@@ -219,7 +219,7 @@ fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     let alpha = params.alpha;
     for (var k = 0u; k < end; k += STEP) {
         let own = left[(start + k) / 4u] * alpha;
-        var next: vec4<f32>;
+        var next = vec4<f32>();
         offer(local, 0u, own);
         if HEIGHT == 8u {
             next = left[(start + k) / 4u + 1u] * alpha;

@@ -140,8 +140,9 @@ fn no_kernel_stores_a_part_of_a_vector() {
 }
 
 /// Metal has compiled broadcasting barriers wrongly (issue 4500 of gfx-rs' GPU library), float atomics add in any
-/// order, `dx` is a namespace in HLSL since DXC of 2025, which naga does not reserve, and a loop must end for any
-/// buffer content: it counts towards a bound.
+/// order, `dx` is a namespace in HLSL since DXC of 2025, which naga does not reserve, a variable of a
+/// loop has the value of the round before in browsers unless it is given one, and a loop must end for any buffer content:
+/// it counts towards a bound.
 #[test]
 fn no_kernel_uses_what_compilers_get_wrong() {
     for variant in kernel_variants() {
@@ -160,6 +161,16 @@ fn no_kernel_uses_what_compilers_get_wrong() {
                 variant.name
             );
         }
+        // Browsers leave what the round before wrote. A line of a loop is indented at least twice.
+        let without_value = |line: &&str| {
+            line.starts_with("        ") && line.trim().starts_with("var ") && !line.contains('=')
+        };
+        assert_eq!(
+            variant.text.lines().find(without_value),
+            None,
+            "{}",
+            variant.name
+        );
         for header in variant
             .text
             .lines()
