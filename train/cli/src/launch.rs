@@ -4,7 +4,7 @@
 use std::process;
 
 use anyhow::Result;
-use lapwing_learn::ranks::{Alone, Communicator};
+use lapwing_learn::communicator::{Alone, Communicator};
 use lapwing_tensor::Gpu;
 
 use crate::args::{Command, DeviceArgs};

@@ -5,7 +5,7 @@ use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use lapwing_learn::ranks::Communicator;
+use lapwing_learn::communicator::Communicator;
 use mpi::Threading;
 use mpi::request::{Request, scope};
 use mpi::topology::SimpleCommunicator;

@@ -10,9 +10,9 @@ use lapwing_play::{Episode, PlayError, Progress, Referee, Seat, seeds};
 use lapwing_tensor::Parameters;
 
 use crate::batch::Group;
+use crate::communicator::{Communicator, Request};
 use crate::config::TrainConfig;
 use crate::critic::Head;
-use crate::ranks::{Communicator, Request};
 
 /// The most unsolved scenes to remember. If only the latest 256 are kept, most of them are too hard for the policy, and it
 /// ends 0.05 lower (LOG.md, 2026-11-25).

@@ -4,6 +4,7 @@
 //! episodes, and [`value`] holds DQN and PQN, which need no language model.
 
 pub mod batch;
+pub mod communicator;
 pub mod config;
 mod credit;
 pub mod critic;

@@ -11,6 +11,7 @@ use lapwing_play::world::World;
 use lapwing_tensor::check::gpu;
 use serde::Deserialize;
 
+use crate::communicator::Alone;
 use crate::config::StepOptions;
 use crate::config::{
     AdvantageEstimator, CreditConfig, CriticConfig, DqnConfig, LearnerKind, PqnConfig, TrainConfig,
@@ -18,7 +19,6 @@ use crate::config::{
 };
 use crate::critic::Head;
 use crate::language::LanguageLearner;
-use crate::ranks::Alone;
 use crate::value::learner::{NetworkLearner, NetworkOptions};
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_learn::ranks::{Communicator, RankState};
+use lapwing_learn::communicator::Communicator;
+use lapwing_learn::ranks::RankState;
 use lapwing_tensor::GpuError;
 use serde::{Deserialize, Serialize};
 

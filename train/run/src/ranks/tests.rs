@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use lapwing_learn::ranks::{Alone, Communicator, assist};
+use lapwing_learn::communicator::{Alone, Communicator};
+use lapwing_learn::ranks::assist;
 use lapwing_tensor::check::gpu;
 use serde_json::Value;
 
