@@ -37,6 +37,10 @@ const MIN_SLICE: usize = 256;
 /// twice as many elements of a result keep it busy with the large tile.
 pub(super) const LARGE: usize = 1 << 18;
 
+/// Terms of a sum from which few rows are worth their own kernel on a processor, also with a small matrix: the first one of an
+/// adapter.
+const LONG: usize = 512;
+
 fn large() -> usize {
     #[cfg(test)]
     if let Some(forced) = super::tests::FORCED_LARGE.get() {
@@ -188,13 +192,14 @@ impl<'a> Product<'a> {
             wanted_groups: 2,
             constants: vec![y_wide, ("WIDTH", width as u32)],
         };
-        let is_wide = self.is_wide() && has_wide_y;
-        if self.layout == ProductLayout::Tn || !is_wide || n * k < large() {
+        if self.layout == ProductLayout::Tn || !(self.is_wide() && has_wide_y) {
             return tile(32);
         }
+        let is_small = n * k < large();
         let height = m.next_power_of_two().clamp(1, 8);
         let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
-        if self.layout == ProductLayout::Nt && m <= 16 && is_whole {
+        let pays = m <= 16 && (!is_small || k >= LONG);
+        if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {
                 kernel: FEW_ROWS,
                 height,
@@ -203,7 +208,7 @@ impl<'a> Product<'a> {
             };
         }
         let mut rows = self.more.iter().map(|other| other.rows);
-        let fits = n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32));
+        let fits = !is_small && n.is_multiple_of(64) && rows.all(|n| n.is_multiple_of(32));
         tile(if fits { 64 } else { 32 })
     }
 

@@ -90,7 +90,13 @@ proptest! {
 /// Each height of tiles, with lengths of the sum that are and are not multiples of eight, the step of the shortest tile.
 #[test]
 fn tiles_of_each_height_agree_with_the_reference() {
-    for (m, n, k) in [(1, 36, 20), (16, 32, 24), (17, 8, 12), (33, 36, 4)] {
+    for (m, n, k) in [
+        (1, 36, 20),
+        (16, 32, 24),
+        (17, 8, 12),
+        (33, 36, 4),
+        (3, 12, 512),
+    ] {
         let a = Array::random(&[m, k], 7, -1.0..1.0);
         let b = Array::random(&[k, n], 8, -1.0..1.0);
         with_each_variant(|_| {
