@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 RECORD = pathlib.Path(__file__).with_suffix(".txt")
 # Each card with its names in old and new versions of Mesa.
-CARDS = {"rdna2": ["navi21"], "rdna3": ["gfx1100", "navi31"]}
+CARDS = {"rdna2": ["navi21"], "rdna3": ["gfx1100", "navi31"], "gcn5": ["vega10"]}
 COLUMNS = ["registers", "spilled", "scratch", "waves", "share"]
 # A group is a shader and an entry point, with these constants.
 GROUPING = re.compile(r"\.((?:HEAD_SIZE|LAYOUT|WIDE|ROWS)-\d+)(?=\.|$)")
