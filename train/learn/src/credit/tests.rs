@@ -1,6 +1,6 @@
 //! Advantages compared with golden numbers, by properties, and on a game small enough to compute every expectation exactly.
 
-use lapwing_play::{EpisodeEnd, Turn};
+use lapwing_play::Turn;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -204,8 +204,8 @@ const PLANNING: How = How {
     ..EPISODE
 };
 
-/// Two ways lead `here`, from where one action is worth 1, the other in one of two cases. Each action has two turns more that
-/// brought what the state brings on average.
+/// Both ways lead `here`, from where one action is worth 1, the other in one of two cases. So the ways are worth the same,
+/// though one of them was followed by the better returns.
 #[test]
 fn planning_by_hand() {
     let group = [
@@ -214,41 +214,17 @@ fn planning_by_hand() {
         played(&[("start", 1, 0.0), ("here", 1, 0.0)]),
         played(&[("start", 2, 0.0), ("alone", 0, 0.25)]),
     ];
-    let good = (1.0 + 2.0 * 2.0 / 3.0) / 3.0;
-    let other = (1.0 + 2.0 * 2.0 / 3.0) / 4.0;
-    // Gamma is a half.
-    let (way, average) = (good / 2.0, (3.0 * good / 2.0 + 0.125) / 4.0);
-    let often = (2.0 * way + 2.0 * average) / 4.0;
-    let once = (way + 2.0 * average) / 3.0;
-    let astray = (0.125 + 2.0 * average) / 3.0;
-    let (here, start) = (
-        (good + 2.0 * other) / 3.0,
-        (2.0 * often + once + astray) / 4.0,
-    );
+    // Q in `here`: 1, 0.5 and 0.5. Q at the start: 0.5, 0.5, 0.5 and 0.125.
+    let (here, start) = (2.0 / 3.0, 0.40625);
     let wanted = [
-        [often - start, good - here],
-        [often - start, other - here],
-        [once - start, other - here],
-        [astray - start, 0.0],
+        [0.5 - start, 1.0 - here],
+        [0.5 - start, 0.5 - here],
+        [0.5 - start, 0.5 - here],
+        [0.125 - start, 0.0],
     ];
     for (got, wanted) in turns(&PLANNING, &group).iter().zip(&wanted) {
         assert_near(got, wanted, "planning");
     }
-}
-
-/// What follows a truncation is not known, so the last turn is worth what the state is on average, and that is what its
-/// action is worth elsewhere.
-#[test]
-fn planning_does_not_count_a_truncated_turn() {
-    let mut group = [
-        played(&[("start", 0, 1.0)]),
-        played(&[("start", 1, 0.0)]),
-        played(&[("start", 2, 100.0)]),
-    ];
-    group[2].ending = Some(EpisodeEnd::Truncated);
-    let planned = planned(&PLANNING, &group);
-    let values: Vec<f64> = planned.concat().iter().map(|q| q.value).collect();
-    assert_near(&values, &[2.0 / 3.0, 1.0 / 3.0, 0.5], "planning");
 }
 
 #[test]
@@ -408,20 +384,18 @@ proptest! {
         // V of the three states of the next turn.
         let mut next = [0.0; 3];
         for t in (0..5).rev() {
-            let worth = |walk: &Vec<(usize, usize, f64)>| walk[t].2 + gamma * walk.get(t + 1).map_or(0.0, |turn| next[turn.0]);
-            let mean = |is_it: &dyn Fn(&(usize, usize, f64)) -> bool, more: f64, average: f64| {
-                let taken: Vec<_> = walks.iter().filter(|walk| walk.get(t).is_some_and(is_it)).map(worth).collect();
-                let count = taken.len() as f64;
-                (count > 0.0).then(|| (taken.iter().sum::<f64>() + more * average) / (count + more))
-            };
             let mut now = [f64::NEG_INFINITY; 3];
             for (state, action) in (0..3).flat_map(|state| (0..2).map(move |action| (state, action))) {
-                let Some(average) = mean(&|turn| turn.0 == state, 0.0, 0.0) else { continue };
-                let is_it = |turn: &(usize, usize, f64)| (turn.0, turn.1) == (state, action);
-                let Some(q) = mean(&is_it, 2.0, average) else { continue };
+                let is_it = |walk: &&Vec<(usize, usize, f64)>| walk.get(t).is_some_and(|turn| (turn.0, turn.1) == (state, action));
+                let taken: Vec<_> = walks.iter().filter(is_it).collect();
+                if taken.is_empty() {
+                    continue;
+                }
+                let worth = |walk: &&Vec<(usize, usize, f64)>| walk[t].2 + gamma * walk.get(t + 1).map_or(0.0, |turn| next[turn.0]);
+                let q = taken.iter().map(worth).sum::<f64>() / taken.len() as f64;
                 now[state] = q.max(now[state]);
                 for (walk, planned) in walks.iter().zip(&got) {
-                    if walk.get(t).is_some_and(is_it) {
+                    if is_it(&walk) {
                         prop_assert!((planned[t].value - q).abs() <= planned[t].error.max(1e-12), "{:?} {}", planned[t], q);
                     }
                 }
