@@ -54,7 +54,7 @@ pub(crate) enum Request<'a> {
     Weights,
     /// Take the adapter in these files, of these names, as the KL reference.
     Reference(Vec<(String, Vec<u8>)>),
-    /// Answer with a [`RankState`].
+    /// Answer with a [`RankState`](crate::ranks::RankState).
     State { checksum: bool },
     /// Leave.
     End,
