@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 pub(crate) use crate::check::{Array, Tolerance, gpu};
-use crate::check::{Compared, OpCase, compare};
+use crate::check::{Compared, LEAST, OpCase, compare};
 
 /// Panics if a value differs by more than `tolerance` times the largest magnitude wanted, or is not a number.
 #[track_caller]
@@ -12,9 +12,6 @@ pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f64], tolerance: f
     }
 }
 
-/// Errors are relative to at least this magnitude.
-const LEAST: f64 = 1e-6;
-
 /// Compares the value of an op with its reference, and requires the same bits from a second run.
 #[track_caller]
 pub(crate) fn check_value(
@@ -23,24 +20,11 @@ pub(crate) fn check_value(
     inputs: &[Array],
     tolerance: Tolerance,
 ) {
-    check_value_at(op, reference, inputs, tolerance, LEAST);
-}
-
-/// As [`check_value`], with errors relative to at least `least`.
-#[track_caller]
-pub(crate) fn check_value_at(
-    op: &dyn Fn(&[Tensor]) -> Tensor,
-    reference: &dyn Fn(&[Array]) -> Array,
-    inputs: &[Array],
-    tolerance: Tolerance,
-    least: f64,
-) {
     let case = OpCase {
         op,
         reference,
         inputs,
         tolerance,
-        least,
     };
     if let Err(wrong) = case.run(&gpu(), Compared::Value) {
         panic!("{wrong}");
@@ -55,24 +39,11 @@ pub(crate) fn check(
     inputs: &[Array],
     tolerance: Tolerance,
 ) {
-    check_at(op, reference, inputs, tolerance, LEAST);
-}
-
-/// As [`check`], with errors relative to at least `least`.
-#[track_caller]
-pub(crate) fn check_at(
-    op: &dyn Fn(&[Tensor]) -> Tensor,
-    reference: &dyn Fn(&[Array]) -> Array,
-    inputs: &[Array],
-    tolerance: Tolerance,
-    least: f64,
-) {
     let case = OpCase {
         op,
         reference,
         inputs,
         tolerance,
-        least,
     };
     if let Err(wrong) = case.run(&gpu(), Compared::Gradient) {
         panic!("{wrong}");

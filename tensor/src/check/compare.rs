@@ -70,14 +70,20 @@ impl Array {
     }
 }
 
-/// The allowed error, relative to the largest magnitude of the reference.
+/// The allowed error, relative to the largest magnitude of the reference or to `least`, whichever is larger.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tolerance {
     /// Of the value.
     pub(crate) value: f64,
     /// Of the gradients.
     pub(crate) gradient: f64,
+    /// The magnitude of the terms where they may cancel: a sum of few terms of both signs can be much smaller than its
+    /// rounding errors.
+    pub(crate) least: f64,
 }
+
+/// Errors are relative to at least this magnitude, where no terms cancel.
+pub(crate) const LEAST: f64 = 1e-6;
 
 /// A failed check.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -145,9 +151,6 @@ pub(crate) struct OpCase<'a> {
     pub(crate) reference: &'a dyn Fn(&[Array]) -> Array,
     pub(crate) inputs: &'a [Array],
     pub(crate) tolerance: Tolerance,
-    /// The tolerance is relative to at least this magnitude. Needed where large terms cancel, as in the log-prob of a
-    /// token that is nearly certain.
-    pub(crate) least: f64,
 }
 
 impl OpCase<'_> {
@@ -163,7 +166,13 @@ impl OpCase<'_> {
             return Err(Wrong::Numbers(text));
         }
         let (got, tolerance) = (y.to_vec()?, self.tolerance.value);
-        let worst = compare("value", &got, &wanted.values, tolerance, self.least)?;
+        let worst = compare(
+            "value",
+            &got,
+            &wanted.values,
+            tolerance,
+            self.tolerance.least,
+        )?;
         same_bits("value", &got, &(self.op)(&tensors).to_vec()?)?;
         let upstream = Array::random(&wanted.shape, 0x5eed, -1.0..1.0);
         let error = match compared {
@@ -195,7 +204,13 @@ impl OpCase<'_> {
             if !gradient.iter().all(|v| v.is_finite()) {
                 return Err(Wrong::Numbers(format!("{what} is not finite")));
             }
-            let error = compare(&what, &picked, &wanted, self.tolerance.gradient, self.least)?;
+            let error = compare(
+                &what,
+                &picked,
+                &wanted,
+                self.tolerance.gradient,
+                self.tolerance.least,
+            )?;
             worst = worst.max(error);
             same_bits(&what, gradient, &again[which])?;
         }

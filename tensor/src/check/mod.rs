@@ -9,7 +9,7 @@ mod variants;
 
 pub use compare::Wrong;
 #[cfg(test)]
-pub(crate) use compare::{Array, Compared, OpCase, Tolerance, compare};
+pub(crate) use compare::{Array, Compared, LEAST, OpCase, Tolerance, compare};
 pub use op_checks::{Check, checks};
 use variants::assert_listed;
 pub use variants::{KernelVariant, kernel_variants};

@@ -1,6 +1,6 @@
 //! The table of checks: every kernel against its f64 reference at a few shapes, on any device.
 
-use super::compare::{Array, Compared, OpCase, Tolerance, Wrong, compare, same_bits};
+use super::compare::{Array, Compared, LEAST, OpCase, Tolerance, Wrong, compare, same_bits};
 use super::reference::{self, AdamWReference, AttentionHeads, LossSettings, TokenQuery, huber};
 use crate::ops::rl::{Kl, LmHead, PolicyLoss};
 use crate::ops::{
@@ -8,9 +8,6 @@ use crate::ops::{
     WeightFormat,
 };
 use crate::{Gpu, Indices, Tensor};
-
-/// No result of these checks is small relative to this.
-const LEAST: f64 = 1e-6;
 
 type CheckFn = Box<dyn Fn(&Gpu) -> Result<f64, Wrong>>;
 
@@ -75,7 +72,6 @@ impl CheckTable {
                 reference: &reference,
                 inputs: &inputs,
                 tolerance,
-                least: LEAST,
             };
             case.run(gpu, compared)
         })
@@ -551,7 +547,6 @@ fn vocabulary(table: &mut CheckTable) {
                     reference: &|a| reference::log_prob(a, &query)[which].clone(),
                     inputs: &inputs,
                     tolerance: reference::LOG_PROB,
-                    least: reference::LEAST,
                 };
                 case.run(gpu, [Compared::Gradient, Compared::Value][which])
             });
@@ -618,8 +613,8 @@ fn drawn(gpu: &Gpu, vocabulary: usize, every: usize) -> Result<f64, Wrong> {
         values: vec![1.0],
     };
     let wanted = &reference::log_prob(&[hidden, logits], &query)[0].values;
-    let tolerance = reference::LOG_PROB.value;
-    compare("log-prob", &sampled, wanted, tolerance, reference::LEAST)
+    let Tolerance { value, least, .. } = reference::LOG_PROB;
+    compare("log-prob", &sampled, wanted, value, least)
 }
 
 fn learning(table: &mut CheckTable) {
@@ -651,6 +646,7 @@ fn losses(gpu: &Gpu, kl: Kl) -> Result<f64, Wrong> {
     let tolerance = Tolerance {
         value: 100.0 * reference::POLICY_LOSS,
         gradient: 100.0 * reference::POLICY_LOSS,
+        least: LEAST,
     };
     let parts: [fn(PolicyLoss) -> Tensor; 3] = [|l| l.loss, |l| l.kl, |l| l.clip_fraction];
     let mut worst: f64 = 0.0;
@@ -663,7 +659,6 @@ fn losses(gpu: &Gpu, kl: Kl) -> Result<f64, Wrong> {
             },
             inputs: &inputs,
             tolerance,
-            least: LEAST,
         };
         let compared = [Compared::Gradient, Compared::Value, Compared::Value][which];
         worst = worst.max(case.run(gpu, compared)?);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::compare::{Array, Tolerance};
+use super::compare::{Array, LEAST, Tolerance};
 use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
 use crate::ops::{AdamW, Lora, Matrix, Muon};
 use crate::{Indices, Tensor, Visibility};
@@ -13,6 +13,7 @@ use crate::{Indices, Tensor, Visibility};
 pub(crate) const UNARY: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 1e-5,
+    least: LEAST,
 };
 
 pub(crate) fn huber(v: f64, delta: f64) -> f64 {
@@ -22,10 +23,11 @@ pub(crate) fn huber(v: f64, delta: f64) -> f64 {
     }
 }
 
-/// Two or three roundings in the value; sums over up to 20 repeats in the gradient.
+/// Two or three roundings in the value; sums over up to 20 repeats of both signs in the gradient.
 pub(crate) const BINARY: Tolerance = Tolerance {
     value: 1e-6,
     gradient: 1e-5,
+    least: 0.1,
 };
 
 /// Applies f to two arrays, with broadcasting.
@@ -55,6 +57,7 @@ pub(crate) fn binary(f: fn(f64, f64) -> f64, a: &Array, b: &Array) -> Array {
 pub(crate) const REDUCE: Tolerance = Tolerance {
     value: 1e-5,
     gradient: 1e-5,
+    least: LEAST,
 };
 
 /// Applies f to each row.
@@ -77,16 +80,18 @@ pub(crate) fn columns(a: &Array) -> Array {
     }
 }
 
-/// A copy is exact; a gradient is a sum of at most 40 numbers.
+/// A copy is exact; a gradient is a sum of at most 40 numbers below 1 of both signs.
 pub(crate) const ROWS: Tolerance = Tolerance {
     value: 0.0,
     gradient: 2e-6,
+    least: 1.0,
 };
 
-/// A copy is exact; a gradient is a sum of at most 60 numbers.
+/// A copy is exact; a gradient is a sum of at most 60 numbers below 1 of both signs.
 pub(crate) const EMBEDDING: Tolerance = Tolerance {
     value: 0.0,
     gradient: 4e-6,
+    least: 1.0,
 };
 
 pub(crate) fn gather(table: &Array, rows: &[u32]) -> Array {
@@ -102,6 +107,7 @@ pub(crate) fn gather(table: &Array, rows: &[u32]) -> Array {
 pub(crate) const SWIGLU: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 5e-6,
+    least: LEAST,
 };
 
 /// silu(gate) up
@@ -121,12 +127,14 @@ pub(crate) const EPS: f32 = 0.1;
 pub(crate) const RMS_NORM: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 1e-4,
+    least: LEAST,
 };
 
 /// As RMS_NORM, with one more rounding for the difference to the mean.
 pub(crate) const LAYER_NORM: Tolerance = Tolerance {
     value: 6e-6,
     gradient: 1e-4,
+    least: LEAST,
 };
 
 /// Layer norm if there is a bias, else RMS norm.
@@ -152,6 +160,7 @@ pub(crate) fn norm(x: &Array, weight: &Array, bias: Option<&Array>) -> Array {
 pub(crate) const ROPE: Tolerance = Tolerance {
     value: 1e-6,
     gradient: 1e-6,
+    least: LEAST,
 };
 
 pub(crate) fn frequencies(half: usize) -> Vec<f32> {
@@ -177,17 +186,19 @@ pub(crate) fn rope(x: &Array, positions: &[u32], frequencies: &[f32], heads: usi
     y
 }
 
-/// The error of a sum of k terms below 1 is about √k · 6e-8: 5e-7 for k = 68. Ten times that is still far below the error
-/// of a wrong term, about 1e-1.
+/// The error of a sum of k terms below 1 is about √k · 6e-8: 5e-7 for k = 68, also where the terms cancel. Ten times that
+/// is still far below the error of a wrong term, about 1e-1.
 pub(crate) const MATMUL: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 5e-6,
+    least: 1.0,
 };
 
 /// The product of two sums with the error of [`MATMUL`] each.
 pub(crate) const GATED: Tolerance = Tolerance {
     value: 1e-5,
     gradient: 1e-5,
+    least: 1.0,
 };
 
 pub(crate) fn transposed(a: &Array) -> Array {
@@ -254,6 +265,7 @@ pub(crate) fn linear_op(t: &[Tensor], w: &Matrix) -> Tensor {
 pub(crate) const ATTENTION: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 1e-4,
+    least: LEAST,
 };
 
 /// (heads, key heads, channels)
@@ -335,14 +347,13 @@ pub(crate) fn attend(t: &[Tensor], visible: &Visibility, heads: AttentionHeads) 
 }
 
 /// Logits are sums of at most 40 products below 1 (relative error 1e-6); exp and log of WGSL have a relative error of
-/// 5e-7 at numbers below 10. Gradients sum up to 300 tokens of both signs.
+/// 5e-7 at numbers below 10. Gradients sum up to 300 tokens of both signs. A log-prob near 0 and its gradient are
+/// differences of logits of about 1, so their error is relative to these.
 pub(crate) const LOG_PROB: Tolerance = Tolerance {
     value: 5e-6,
     gradient: 2e-5,
+    least: 0.1,
 };
-
-/// A log-prob near 0 and its gradient are differences of logits of about 1, so their error is relative to these.
-pub(crate) const LEAST: f64 = 0.1;
 
 /// The arguments of `log_probs` besides the arrays.
 #[derive(Clone, Debug, Default)]

@@ -105,7 +105,6 @@ fn large_shapes_are_right() {
                     reference,
                     inputs,
                     tolerance,
-                    least: LEAST,
                 };
                 case.run(&gpu, Compared::Slope)
                     .unwrap_or_else(|wrong| panic!("{what}, software: {software}: {wrong}"));

@@ -2,6 +2,7 @@ use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::Indices;
+use crate::check::LEAST;
 use crate::check::reference::{
     ATTENTION as TOLERANCE, AttentionHeads, attend, attention as reference,
     attention_inputs as inputs, forest, visible,
@@ -320,6 +321,7 @@ fn wide_heads_and_large_scores() {
         let tolerance = Tolerance {
             value: 1e-4,
             gradient: 2e-4,
+            least: LEAST,
         };
         let op = |t: &[Tensor]| attend(t, &visibility, heads);
         check(&op, &|a| reference(a, &until, heads), &arrays, tolerance);

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::check::LEAST;
 use crate::check::reference::{
     LossSettings, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
 };
@@ -54,6 +55,7 @@ proptest! {
         let tolerance = |which| Tolerance {
             value: TOLERANCE * cancellation(&[if which == 1 { kl_terms.clone() } else { terms(which, 0.0) }]),
             gradient: TOLERANCE * cancellation(&slopes),
+            least: LEAST,
         };
         let loss = |t: &[Tensor]| t[0].policy_loss(&tokens, settings.clip, beta, kl);
         let inputs = [log_probs.clone()];
