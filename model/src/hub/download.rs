@@ -1,8 +1,4 @@
-//! Downloads models of the Hugging Face hub into the cache that Hugging Face's own libraries use.
-//!
-//! `models--OWNER--NAME/refs/REVISION` holds a commit, `snapshots/COMMIT/FILE` links to `blobs/HASH`. Cached files are used
-//! without a request. Only the files that a model needs are downloaded. A partial download is resumed, and every file is
-//! compared with the hub's checksum.
+//! The download of a repository's files into the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,118 +7,17 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use ureq::Agent;
 use ureq::http::Response;
 
+use super::{Hub, HubSnapshot, Repository};
 use crate::ModelError;
 use crate::files::disk;
 use crate::files::gguf::is_gguf;
 use crate::files::weight_files::{INDEX, SINGLE, read_index};
-
-/// `owner/name`, or `owner/name@revision` with a branch, a tag or a commit. After the name, `:Q4_K_M` or `:FILE.gguf` selects a
-/// GGUF file by its encoding or its name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Repository(String);
-
-impl Repository {
-    /// Parses one. Returns `None` for any other form.
-    pub fn parse(text: &str) -> Option<Repository> {
-        let (id, revision) = text.split_once('@').unwrap_or((text, MAIN));
-        let (id, gguf) = id.split_once(':').unwrap_or((id, "any"));
-        let (owner, name) = id.split_once('/')?;
-        let is_plain = |text: &str, also: &str| {
-            text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-                && text.len() <= 255
-                && !text.contains("..")
-                && text
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || also.contains(c))
-        };
-        let is_name = |text: &str| is_plain(text, "-_.") && !text.contains("--");
-        let is_revision =
-            |text: &str| is_plain(text, "-_./") && !text.contains("//") && !text.ends_with('/');
-        let is_valid = [owner, name].into_iter().all(is_name)
-            && is_plain(gguf, "-_.")
-            && is_revision(revision);
-        is_valid.then(|| Repository(text.to_owned()))
-    }
-
-    fn parts(&self) -> (&str, &str) {
-        self.0.split_once('@').unwrap_or((&self.0, MAIN))
-    }
-
-    /// Returns `owner/name`.
-    pub fn id(&self) -> &str {
-        let id = self.parts().0;
-        id.split_once(':').map_or(id, |(id, _)| id)
-    }
-
-    /// Returns what selects a GGUF file, if the repository is not one of Hugging Face files.
-    fn gguf(&self) -> Option<&str> {
-        Some(self.parts().0.split_once(':')?.1)
-    }
-
-    /// Returns the branch, tag or commit; `main` if none was given.
-    pub fn revision(&self) -> &str {
-        self.parts().1
-    }
-
-    /// Returns the same repository at the commit of a snapshot, with the name of a GGUF file.
-    pub fn at(&self, snapshot: &HubSnapshot) -> Repository {
-        let (id, commit) = (self.id(), &snapshot.commit);
-        let file = snapshot.path.file_name().filter(|_| self.gguf().is_some());
-        let file = file.map_or(String::new(), |name| format!(":{}", name.to_string_lossy()));
-        Repository(format!("{id}{file}@{commit}"))
-    }
-}
-
-/// Writes the form that [`Repository::parse`] reads.
-impl fmt::Display for Repository {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for Repository {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Repository, Self::Error> {
-        Repository::parse(&text)
-            .ok_or("expected OWNER/NAME, OWNER/NAME@REVISION or OWNER/NAME:QUANT")
-    }
-}
-
-const MAIN: &str = "main";
-
-/// The local files of a repository at one commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubSnapshot {
-    /// The directory, which may lack files of the commit that no model needs, or the GGUF file.
-    pub path: PathBuf,
-    /// The commit, 40 hexadecimal digits.
-    pub commit: String,
-}
-
-/// The settings for downloads. The library reads no environment variable; a program builds this from its own environment
-/// with [`Hub::from_variables`].
-#[derive(Clone)]
-pub struct Hub {
-    /// Address of the hub, without a slash at its end.
-    pub endpoint: String,
-    /// Directory with one folder for each repository.
-    pub cache: PathBuf,
-    /// Access token for private and gated repositories.
-    pub token: Option<String>,
-    /// File with an access token, read for a download if `token` is `None` and the file exists.
-    pub token_file: Option<PathBuf>,
-    /// Use the cache only.
-    pub offline: bool,
-}
 
 /// The files that are read beside the weights.
 const FILES: [&str; 5] = [
@@ -132,113 +27,17 @@ const FILES: [&str; 5] = [
     "tokenizer_config.json",
     "chat_template.jinja",
 ];
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 
 const MAX_RESPONSE_BYTES: u64 = 16 << 20;
-const MAX_TOKEN_BYTES: u64 = 64 << 10;
 /// Requests in a row that may bring no byte of a file before the download fails.
 const MAX_ATTEMPTS: u32 = 5;
 /// Pause before the second attempt; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// How long the hub may send nothing before the next attempt.
-const MAX_SILENCE: Duration = Duration::from_secs(30);
+pub(super) const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// What a request for it wants, in messages.
 const LIST: &str = "the list of files";
-
-impl Hub {
-    /// Returns the settings that Hugging Face's libraries derive from their environment variables:
-    ///
-    /// 1. Cache: `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE`, `$HF_HOME/hub`, `$XDG_CACHE_HOME/huggingface/hub`,
-    ///    `~/.cache/huggingface/hub`.
-    /// 2. Token: `HF_TOKEN`, the file `HF_TOKEN_PATH`, the file `token` in `HF_HOME` or its default.
-    /// 3. Endpoint: `HF_ENDPOINT`, `https://huggingface.co`.
-    /// 4. Offline: `HF_HUB_OFFLINE` is 1, ON, YES or TRUE.
-    ///
-    /// `variable` returns the value of a variable. The home directory is `HOME` or `USERPROFILE`.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Hub {
-        let get = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let home = get("HOME")
-            .or_else(|| get("USERPROFILE"))
-            .unwrap_or_default();
-        let caches = get("XDG_CACHE_HOME").map_or(Path::new(&home).join(".cache"), PathBuf::from);
-        let hf_home = get("HF_HOME").map_or(caches.join("huggingface"), PathBuf::from);
-        let cache = get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE"));
-        let token_file = get("HF_TOKEN_PATH").map_or(hf_home.join("token"), PathBuf::from);
-        let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned());
-        let is_on = |value: String| ["1", "ON", "YES", "TRUE"].contains(&&*value.to_uppercase());
-        Hub {
-            endpoint: endpoint.trim_end_matches('/').to_owned(),
-            cache: cache.map_or(hf_home.join("hub"), PathBuf::from),
-            token: get("HF_TOKEN"),
-            token_file: Some(token_file),
-            offline: get("HF_HUB_OFFLINE").is_some_and(is_on),
-        }
-    }
-
-    /// Returns the files of a model, downloading those that the cache lacks. `progress` receives the bytes downloaded so
-    /// far and the total.
-    ///
-    /// # Errors
-    /// The hub cannot be reached or does not have the repository, or the cache cannot be written.
-    pub fn snapshot(
-        &self,
-        repository: &Repository,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<HubSnapshot, ModelError> {
-        let folder = format!("models--{}", repository.id().replace('/', "--"));
-        let mut download = Download {
-            hub: self,
-            repository,
-            home: self.cache.join(&folder),
-            locks: self.cache.join(".locks").join(folder),
-            agent: agent(MAX_SILENCE),
-            token: None,
-            is_in_cache: false,
-        };
-        let known = download.known_commit();
-        if let (Some(commit), Some(wanted)) = (&known, repository.gguf()) {
-            let entries = fs::read_dir(download.snapshot(commit))
-                .into_iter()
-                .flatten();
-            let paths = entries
-                .flatten()
-                .map(|entry| entry.path())
-                .filter(|it| it.is_file());
-            let names = paths.filter_map(|it| it.file_name()?.to_str().map(str::to_owned));
-            if let Ok(name) = choose_gguf(names.collect(), wanted) {
-                let path = download.snapshot(commit).join(name);
-                let commit = commit.clone();
-                return Ok(HubSnapshot { path, commit });
-            }
-        } else if let Some(commit) = known {
-            let missing = download.missing(&commit)?;
-            // Not every model has the other files, and a cache that another library filled does not record which ones the
-            // repository lacks.
-            let required = |name: &&String| *name == CONFIG || name.ends_with(".safetensors");
-            let lacking = missing.iter().find(required);
-            download.is_in_cache = lacking.is_none();
-            if missing.is_empty() || (self.offline && download.is_in_cache) {
-                let path = download.snapshot(&commit);
-                return Ok(HubSnapshot { path, commit });
-            }
-            if let Some(name) = lacking.filter(|_| self.offline) {
-                return Err(download.offline(name));
-            }
-        }
-        if self.offline {
-            return Err(download.offline("it"));
-        }
-        download.token = self.read_token();
-        download.run(progress)
-    }
-
-    fn read_token(&self) -> Option<String> {
-        let from_file = || disk::read_text(self.token_file.as_ref()?, MAX_TOKEN_BYTES).ok();
-        let token = self.token.clone().or_else(from_file)?;
-        let token = token.trim();
-        (!token.is_empty()).then(|| token.to_owned())
-    }
-}
 
 /// Returns a client that fails if the hub sends nothing for this long.
 fn agent(silence: Duration) -> Agent {
@@ -320,7 +119,7 @@ fn shards(index: &Path) -> Result<BTreeSet<String>, ModelError> {
 }
 
 /// Returns the GGUF file of some names that has this name or this encoding, such as Q4_K_M.
-fn choose_gguf(mut names: Vec<String>, wanted: &str) -> Result<String, String> {
+pub(super) fn choose_gguf(mut names: Vec<String>, wanted: &str) -> Result<String, String> {
     names.retain(|name| is_gguf(name.as_ref()));
     let wanted = wanted.to_lowercase();
     let stem = wanted.strip_suffix(".gguf").unwrap_or(&wanted);
@@ -351,7 +150,7 @@ fn choose_gguf(mut names: Vec<String>, wanted: &str) -> Result<String, String> {
     }
 }
 
-struct Download<'a> {
+pub(super) struct Download<'a> {
     hub: &'a Hub,
     repository: &'a Repository,
     home: PathBuf,
@@ -359,13 +158,27 @@ struct Download<'a> {
     /// file excludes no other process.
     locks: PathBuf,
     agent: Agent,
-    token: Option<String>,
+    pub(super) token: Option<String>,
     /// Whether the cache has all files that a model must have.
-    is_in_cache: bool,
+    pub(super) is_in_cache: bool,
 }
 
-impl Download<'_> {
-    fn snapshot(&self, commit: &str) -> PathBuf {
+impl<'a> Download<'a> {
+    /// Makes one without a token, which fails if the hub sends nothing for this long.
+    pub(super) fn new(hub: &'a Hub, repository: &'a Repository, silence: Duration) -> Download<'a> {
+        let folder = format!("models--{}", repository.id().replace('/', "--"));
+        Download {
+            hub,
+            repository,
+            home: hub.cache.join(&folder),
+            locks: hub.cache.join(".locks").join(folder),
+            agent: agent(silence),
+            token: None,
+            is_in_cache: false,
+        }
+    }
+
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
         self.home.join("snapshots").join(commit)
     }
 
@@ -374,7 +187,7 @@ impl Download<'_> {
     }
 
     /// Returns the commit that the cache has for the revision.
-    fn known_commit(&self) -> Option<String> {
+    pub(super) fn known_commit(&self) -> Option<String> {
         let revision = self.repository.revision();
         if is_hex(revision, 40) {
             return Some(revision.to_owned());
@@ -385,7 +198,7 @@ impl Download<'_> {
     }
 
     /// Returns the files of a commit that are not in the cache, except those that are recorded as not existing.
-    fn missing(&self, commit: &str) -> Result<Vec<String>, ModelError> {
+    pub(super) fn missing(&self, commit: &str) -> Result<Vec<String>, ModelError> {
         let (dir, none) = (self.snapshot(commit), self.not_there(commit));
         let mut missing: Vec<String> = FILES
             .into_iter()
@@ -404,7 +217,10 @@ impl Download<'_> {
         Ok(missing)
     }
 
-    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<HubSnapshot, ModelError> {
+    pub(super) fn run(
+        &self,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<HubSnapshot, ModelError> {
         let (commit, files) = self.list()?;
         let dir = self.snapshot(&commit);
         if let Some(wanted) = self.repository.gguf() {
@@ -689,7 +505,7 @@ impl Download<'_> {
         self.error(format!("{endpoint} responds {found}, wanted {wanted}"))
     }
 
-    fn offline(&self, missing: &str) -> ModelError {
+    pub(super) fn offline(&self, missing: &str) -> ModelError {
         let cache = self.hub.cache.display();
         self.error(format!(
             "{missing} is not in the cache {cache}, and HF_HUB_OFFLINE is set: unset it once, or name a directory"
@@ -714,34 +530,6 @@ fn link(blob: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn settings_follow_the_variables_in_order() {
-        let hub = |set: &[(&str, &str)]| {
-            let find = |name: &str| set.iter().find(|(known, _)| *known == name);
-            Hub::from_variables(|name| Some(find(name)?.1.to_owned()))
-        };
-        let plain = hub(&[("HOME", "/h"), ("HF_TOKEN", ""), ("HF_HUB_OFFLINE", "0")]);
-        assert_eq!(plain.endpoint, "https://huggingface.co");
-        assert_eq!(plain.cache, Path::new("/h/.cache/huggingface/hub"));
-        assert_eq!(
-            plain.token_file.unwrap(),
-            Path::new("/h/.cache/huggingface/token")
-        );
-        assert!(plain.token.is_none() && !plain.offline);
-        let own = hub(&[
-            ("HOME", "/h"),
-            ("HF_HOME", "/hf"),
-            ("HF_TOKEN_PATH", "/t"),
-            ("HF_ENDPOINT", "http://mirror/"),
-            ("HF_HUB_OFFLINE", "yes"),
-        ]);
-        assert_eq!((&*own.endpoint, own.offline), ("http://mirror", true));
-        assert_eq!(own.cache, Path::new("/hf/hub"));
-        assert_eq!(own.token_file.unwrap(), Path::new("/t"));
-        let cache = hub(&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/c")]).cache;
-        assert_eq!(cache, Path::new("/c"));
-    }
-
     /// A server that sends no more bytes and keeps the connection.
     #[test]
     fn a_body_that_stalls_is_requested_again() {
@@ -765,15 +553,7 @@ mod tests {
             streams
         });
         let repository = Repository::parse("owner/name").unwrap();
-        let download = Download {
-            hub: &hub,
-            repository: &repository,
-            home: PathBuf::new(),
-            locks: PathBuf::new(),
-            agent: agent(Duration::from_millis(50)),
-            token: None,
-            is_in_cache: false,
-        };
+        let download = Download::new(&hub, &repository, Duration::from_millis(50));
         let bytes = Sha256::digest(b"0123456789");
         let remote = RemoteFile {
             name: "model.safetensors".to_owned(),
@@ -787,18 +567,5 @@ mod tests {
         filled.unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"0123456789");
         server.join().unwrap();
-    }
-
-    #[test]
-    fn a_token_is_read_from_its_file_if_none_is_given() {
-        let home = tempfile::tempdir().unwrap();
-        let file = home.path().join("token");
-        let mut hub = Hub::from_variables(|_| None);
-        hub.token_file = Some(file.clone());
-        assert_eq!(hub.read_token(), None);
-        fs::write(&file, "hf_file\n").unwrap();
-        assert_eq!(hub.read_token().unwrap(), "hf_file");
-        hub.token = Some("hf_own".to_owned());
-        assert_eq!(hub.read_token().unwrap(), "hf_own");
     }
 }
