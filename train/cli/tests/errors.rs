@@ -1057,6 +1057,11 @@ const SWEEPS: &[Row] = &[
         &["sweep", "mine.toml"],
     ),
     row(
+        "a setting with a missing model",
+        mine!("[settings.other]\nmodel.dir = \"no/such/model\""),
+        &["sweep", "mine.toml"],
+    ),
+    row(
         "a setting with a wrong value",
         mine!("[settings.fast]\ntrain.lr = \"high\""),
         &["sweep", "mine.toml"],

@@ -14,6 +14,7 @@ use lapwing_lab::sweep::{Sweep, SweepResults, SweepRun};
 use lapwing_model::{read_text, write_atomically};
 use lapwing_play::probe::Verdict;
 use lapwing_train::Config;
+use lapwing_train::base::files;
 use lapwing_train::checkpoint::differences;
 use lapwing_train::record::directory;
 
@@ -60,7 +61,13 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         wait_for(cell, place, stop);
     }
     let is_done = |cell: &&SweepRun| cell.is_done(place, &sweep.compare);
-    let (done, waiting): (Vec<_>, Vec<_>) = share.iter().partition(|cell| is_done(cell));
+    let (done, waiting): (Vec<&SweepRun>, Vec<&SweepRun>) =
+        share.iter().partition(|cell| is_done(cell));
+    for cell in &waiting {
+        if let Some(dir) = &cell.config.model.dir {
+            files::check_exists(dir)?;
+        }
+    }
     let (all, own) = (sweep.runs.len(), counted(share.len(), "run"));
     let share_of_all = part.map(|part| format!("{part}{origin}, {own} of {all}"));
     out::status(&format!(

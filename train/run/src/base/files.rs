@@ -44,6 +44,17 @@ pub fn built_in() -> PathBuf {
     dir
 }
 
+/// Checks that a local model exists, which takes no time. Nothing is read.
+///
+/// # Errors
+/// If there is no model directory and no GGUF file of this name.
+pub fn check_exists(model: &Path) -> Result<(), Error> {
+    match is_dir(model) || is_gguf(model) {
+        true => Ok(()),
+        false => Err(Error::no_model(model)),
+    }
+}
+
 /// The files of a model, read and checked; nothing is on a device yet.
 pub struct Files {
     /// the name for messages
@@ -114,11 +125,10 @@ impl Files {
 
     /// Does the same with the tokenizer and the template of another directory.
     fn opened(dir: Option<&Path>, tokenizer: Option<&Path>) -> Result<Files, Error> {
-        let path = match dir {
-            Some(dir) if !is_dir(dir) && !is_gguf(dir) => return Err(Error::no_model(dir)),
-            Some(dir) => dir.to_owned(),
-            None => built_in(),
-        };
+        if let Some(dir) = dir {
+            check_exists(dir)?;
+        }
+        let path = dir.map_or_else(built_in, Path::to_owned);
         let mut checkpoint = ModelDirectory::open(&path)?;
         if let Some(other) = tokenizer {
             if !is_file(&other.join(TOKENIZER)) {
