@@ -52,22 +52,21 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
         part => (part, ""),
     };
     let Part(number, count) = part.unwrap_or(Part(1, 1));
-    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
-    let _locks = directory::lock_part(place, number, count)?;
-    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
     let share = Part(number, count).share(sweep.in_order());
-    for cell in &share {
-        check_config(cell, place)?;
-        wait_for(cell, place, stop);
-    }
     let is_done = |cell: &&SweepRun| cell.is_done(place, &sweep.compare);
-    let (done, waiting): (Vec<&SweepRun>, Vec<&SweepRun>) =
-        share.iter().partition(|cell| is_done(cell));
-    for cell in &waiting {
+    for cell in share.iter().filter(|cell| !is_done(cell)) {
         if let Some(dir) = &cell.config.model.dir {
             files::check_exists(dir)?;
         }
     }
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let _locks = directory::lock_part(place, number, count)?;
+    let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;
+    for cell in &share {
+        check_config(cell, place)?;
+        wait_for(cell, place, stop);
+    }
+    let (done, waiting): (Vec<_>, Vec<_>) = share.iter().partition(|cell| is_done(cell));
     let (all, own) = (sweep.runs.len(), counted(share.len(), "run"));
     let share_of_all = part.map(|part| format!("{part}{origin}, {own} of {all}"));
     out::status(&format!(
