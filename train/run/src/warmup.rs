@@ -4,9 +4,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_env::OptionRange::{Real, Whole};
 use lapwing_env::Scenario;
-use lapwing_learn::config::{MOST_EPISODES, Weights};
+use lapwing_learn::config::Weights;
 use lapwing_learn::imitation::{Imitation, imitate};
 use lapwing_learn::language::LanguageLearner;
 use lapwing_model::{Adapter, StoredAdapter};
@@ -15,6 +14,7 @@ use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose, KeptEpisode};
 use lapwing_play::{Episode, Player, Progress, Referee, ReplyForm, Turn, seeds};
 
 use crate::base::source::ModelSource;
+use crate::config::WarmupConfig;
 use crate::learner::Learner;
 use crate::record::directory::{self, RunDirectory};
 use crate::record::episode_file;
@@ -24,27 +24,7 @@ use crate::{Config, ConfigError, Error, trainer};
 /// Scenes, and turns in each, that show whether replies can be read.
 const SAMPLED: [usize; 2] = [4, 4];
 
-lapwing_env::options! {
-    /// The warm-up: the model imitates episodes before the first step.
-    pub struct WarmupConfig;
-    /// Updates, each on eight episodes; 0: no warm-up. For a model whose replies cannot be read. `--warmup` sets 12. The
-    /// result is in the directory `warmup` of the run, and is the KL reference, as an adapter of `model.adapter` would be.
-    updates: usize = 0, in Whole(0, 1_000_000);
-    /// Who plays the episodes: `random`, which teaches the form of replies and not the game; `scripted`, the game's own
-    /// player; or a file that `lapwing play --keep` wrote.
-    player: String = "random".to_owned();
-    /// Episodes, on training scenes. 24: enough to learn the form of replies.
-    episodes: usize = 24, in Whole(1, MOST_EPISODES);
-    /// Peak learning rate: a linear rise, then a cosine. 0: 2e-4, or 2e-3 for the built-in model.
-    lr: f64 = 0.0, in Real(0.0, 1.0);
-}
-
 impl WarmupConfig {
-    /// Returns whether the episodes come from a file.
-    pub(crate) fn has_file(&self) -> bool {
-        !["random", "scripted"].contains(&&*self.player)
-    }
-
     /// Checks that there is a warm-up's player or file, before a run is begun.
     ///
     /// # Errors

@@ -26,7 +26,6 @@ use lapwing_tensor::WeightFormat;
 use serde::{Deserialize, Serialize};
 
 use crate::base::source::ModelSource;
-use crate::warmup::WarmupConfig;
 
 pub use error::ConfigError;
 pub use lapwing_learn::config::MOST_EPISODES;
@@ -149,6 +148,28 @@ impl ModelChoice {
                 Err(ConfigError::range("model.repo", found, wanted))
             }
         }
+    }
+}
+
+lapwing_env::options! {
+    /// The warm-up: the model imitates episodes before the first step.
+    pub struct WarmupConfig;
+    /// Updates, each on eight episodes; 0: no warm-up. For a model whose replies cannot be read. `--warmup` sets 12. The
+    /// result is in the directory `warmup` of the run, and is the KL reference, as an adapter of `model.adapter` would be.
+    updates: usize = 0, in Whole(0, 1_000_000);
+    /// Who plays the episodes: `random`, which teaches the form of replies and not the game; `scripted`, the game's own
+    /// player; or a file that `lapwing play --keep` wrote.
+    player: String = "random".to_owned();
+    /// Episodes, on training scenes. 24: enough to learn the form of replies.
+    episodes: usize = 24, in Whole(1, MOST_EPISODES);
+    /// Peak learning rate: a linear rise, then a cosine. 0: 2e-4, or 2e-3 for the built-in model.
+    lr: f64 = 0.0, in Real(0.0, 1.0);
+}
+
+impl WarmupConfig {
+    /// Returns whether the episodes come from a file.
+    pub(crate) fn has_file(&self) -> bool {
+        !["random", "scripted"].contains(&&*self.player)
     }
 }
 
