@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::Error;
 use crate::config::Config;
 use crate::record::Record;
 use crate::record::metrics::{Warning, now};
-use crate::{Error, warmup};
 use lapwing_learn::batch::Group;
+use lapwing_learn::config::Weights;
 use lapwing_learn::metrics::StepMetrics;
-use lapwing_play::{ReplyForm, UnreadReason};
+use lapwing_play::{ReplyForm, Turn, UnreadReason};
 
 /// The number of steps that the checks remember.
 const MEMORY: usize = 50;
@@ -179,7 +180,7 @@ impl HealthChecks {
         let text = format!(
             "{share:.0} % of the replies cannot be read: the model replied {said:?}, but the expected form is {wanted}; \
              {cure}{}, or use another model",
-            warmup::cures(config)
+            cures(config)
         );
         Some(("unreadable", valid, text))
     }
@@ -293,6 +294,34 @@ impl HealthChecks {
 
 fn learned(step: &StepMetrics) -> f64 {
     f64::from(u8::from(step.learned.is_some()))
+}
+
+/// Describes how many of these replies can be read.
+pub fn readable(turns: &[Turn]) -> String {
+    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
+    format!("{read} of {} sampled replies can be read", turns.len())
+}
+
+/// Returns whether fewer than half of these replies can be read.
+pub fn is_unreadable(turns: &[Turn]) -> bool {
+    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
+    2 * read < turns.len()
+}
+
+/// Returns the settings that make replies readable, as advice.
+pub fn cures(config: &Config) -> String {
+    let imitate = match (config.train.weights, config.warmup.updates) {
+        (Weights::All, _) => {
+            "let the model imitate recorded episodes first (`lapwing pretrain --from`)".to_owned()
+        }
+        (_, 0) => "let the model imitate a few episodes first (--warmup)".to_owned(),
+        (_, updates) => format!("use more than {updates} updates (--warmup=N)"),
+    };
+    let word = match config.policy.reply {
+        ReplyForm::Word => "",
+        _ => " --set policy.reply=word",
+    };
+    format!("{imitate}, or sample only legal words (--set policy.constrain=true{word})")
 }
 
 #[cfg(test)]
@@ -465,5 +494,24 @@ mod tests {
             checks.look(&bad, &[], &config);
         }
         assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was not finite; start from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+    }
+
+    #[test]
+    fn advice_suits_the_config() {
+        let of = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|it| (*it).to_owned()).collect();
+            cures(&Config::load("frozen-lake", &settings).unwrap())
+        };
+        let word = ", or sample only legal words (--set policy.constrain=true)";
+        let first = "let the model imitate a few episodes first (--warmup)";
+        assert_eq!(of(&[]), format!("{first}{word}"));
+        let tags =
+            ", or sample only legal words (--set policy.constrain=true --set policy.reply=word)";
+        assert_eq!(of(&["policy.reply=tags"]), format!("{first}{tags}"));
+        let more = "use more than 7 updates (--warmup=N)";
+        assert_eq!(of(&["warmup.updates=7"]), format!("{more}{word}"));
+        assert!(
+            of(&["train.weights=all"]).starts_with("let the model imitate recorded episodes first")
+        );
     }
 }

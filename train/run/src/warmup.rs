@@ -11,10 +11,11 @@ use lapwing_learn::language::LanguageLearner;
 use lapwing_model::{Adapter, StoredAdapter};
 use lapwing_play::players::scripted::{RandomPlayer, ScriptedPlayer};
 use lapwing_play::sample::{EpisodeOrigin, EpisodePurpose, KeptEpisode};
-use lapwing_play::{Episode, Player, Progress, Referee, ReplyForm, Turn, seeds};
+use lapwing_play::{Episode, Player, Progress, Referee, Turn, seeds};
 
 use crate::base::source::ModelSource;
 use crate::config::WarmupConfig;
+use crate::health::{cures, is_unreadable, readable};
 use crate::learner::Learner;
 use crate::record::directory::{self, RunDirectory};
 use crate::record::episode_file;
@@ -204,34 +205,6 @@ pub fn sample_turns(learner: &mut LanguageLearner, config: &Config) -> Result<Ve
     };
     let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
     Ok(episodes.into_iter().flat_map(|it| it.turns).collect())
-}
-
-/// Describes how many of these replies can be read.
-pub fn readable(turns: &[Turn]) -> String {
-    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
-    format!("{read} of {} sampled replies can be read", turns.len())
-}
-
-/// Returns whether fewer than half of these replies can be read.
-pub fn is_unreadable(turns: &[Turn]) -> bool {
-    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
-    2 * read < turns.len()
-}
-
-/// Returns the settings that make replies readable, as advice.
-pub fn cures(config: &Config) -> String {
-    let imitate = match (config.train.weights, config.warmup.updates) {
-        (Weights::All, _) => {
-            "let the model imitate recorded episodes first (`lapwing pretrain --from`)".to_owned()
-        }
-        (_, 0) => "let the model imitate a few episodes first (--warmup)".to_owned(),
-        (_, updates) => format!("use more than {updates} updates (--warmup=N)"),
-    };
-    let word = match config.policy.reply {
-        ReplyForm::Word => "",
-        _ => " --set policy.reply=word",
-    };
-    format!("{imitate}, or sample only legal words (--set policy.constrain=true{word})")
 }
 
 #[cfg(test)]

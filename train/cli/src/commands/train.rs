@@ -17,6 +17,7 @@ use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
+use lapwing_train::health;
 use lapwing_train::learner::Learner;
 use lapwing_train::ranks::{RankIdentity, compare, dismiss};
 use lapwing_train::record::directory::{self, RunDirectory, Session};
@@ -207,7 +208,7 @@ fn print_example(state: &mut State) -> Result<()> {
     let mut out = out::shown();
     writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
     let turns = warmup::sample_turns(&mut state.learner, &state.config)?;
-    writeln!(out, "{}, such as:", warmup::readable(&turns))?;
+    writeln!(out, "{}, such as:", health::readable(&turns))?;
     let [read, unread] = [true, false].map(|is| turns.iter().find(|it| it.action.is_some() == is));
     for turn in [read, unread].into_iter().flatten() {
         let said: String = turn.text.chars().take(LONGEST_EXAMPLE).collect();
@@ -217,8 +218,8 @@ fn print_example(state: &mut State) -> Result<()> {
         writeln!(out, "  {said:?}{}", why.unwrap_or_default())?;
     }
     match state.config.warmup.updates {
-        0 if warmup::is_unreadable(&turns) => {
-            let cures = warmup::cures(&state.config);
+        0 if health::is_unreadable(&turns) => {
+            let cures = health::cures(&state.config);
             writeln!(out, "From such replies little can be learned: {cures}")?;
         }
         0 => (),

@@ -197,21 +197,3 @@ fn episodes_come_from_a_player_or_a_file() {
     let player = format!("warmup.player={}", file.display());
     assert!(random == weights("file", &[&player]));
 }
-
-#[test]
-fn advice_suits_the_config() {
-    let of = |settings: &[&str]| {
-        let settings: Vec<String> = settings.iter().map(|it| (*it).to_owned()).collect();
-        cures(&Config::load("frozen-lake", &settings).unwrap())
-    };
-    let word = ", or sample only legal words (--set policy.constrain=true)";
-    let first = "let the model imitate a few episodes first (--warmup)";
-    assert_eq!(of(&[]), format!("{first}{word}"));
-    let tags = ", or sample only legal words (--set policy.constrain=true --set policy.reply=word)";
-    assert_eq!(of(&["policy.reply=tags"]), format!("{first}{tags}"));
-    let more = "use more than 7 updates (--warmup=N)";
-    assert_eq!(of(&["warmup.updates=7"]), format!("{more}{word}"));
-    assert!(
-        of(&["train.weights=all"]).starts_with("let the model imitate recorded episodes first")
-    );
-}
