@@ -296,16 +296,19 @@ fn learned(step: &StepMetrics) -> f64 {
     f64::from(u8::from(step.learned.is_some()))
 }
 
+fn read(turns: &[Turn]) -> usize {
+    turns.iter().filter(|turn| turn.action.is_some()).count()
+}
+
 /// Describes how many of these replies can be read.
 pub fn readable(turns: &[Turn]) -> String {
-    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
-    format!("{read} of {} sampled replies can be read", turns.len())
+    let (read, all) = (read(turns), turns.len());
+    format!("{read} of {all} sampled replies can be read")
 }
 
 /// Returns whether fewer than half of these replies can be read.
 pub fn is_unreadable(turns: &[Turn]) -> bool {
-    let read = turns.iter().filter(|turn| turn.action.is_some()).count();
-    2 * read < turns.len()
+    2 * read(turns) < turns.len()
 }
 
 /// Returns the settings that make replies readable, as advice.
