@@ -126,9 +126,15 @@ fn replies_become_readable_and_a_resumed_run_does_not_repeat_the_warm_up() {
         ["whole", "stopped", "failed"].map(|name| home.path().join(name));
 
     let mut before = state(&[]);
-    let turns = sample_turns(&mut before.learner, &before.config).unwrap();
-    assert!(turns.len() == 16 && is_unreadable(&turns));
+    let mut turns = sample_turns(&mut before.learner, &before.config).unwrap();
     assert_eq!(readable(&turns), "0 of 16 sampled replies can be read");
+    let mut with = |read: usize| {
+        turns[..read]
+            .iter_mut()
+            .for_each(|turn| turn.action = Some(0));
+        is_unreadable(&turns)
+    };
+    assert_eq!([0, 7, 8].map(&mut with), [true, true, false]);
 
     let (ended, told) = run_in(&whole, &[], &mut [], false);
     assert_eq!(
