@@ -1,9 +1,9 @@
 // tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load costs a nanosecond per number and thread, and arithmetic almost nothing, so this kernel minimises
-// loads. The eight threads of a workgroup share a tile of 32 x 32 or 32 x 64. A thread loads blocks of four rows of
-// `left` and of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that
-// each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
+// loads. The eight threads of a workgroup share a tile of up to 32 x 64. A thread loads blocks of four rows of `left` and
+// of four columns of `right`. The threads exchange the blocks of `left` (exchange_subgroup.wgsl), so that each thread
+// sums all rows of its four columns. matmul_shared.wgsl has the constants, the parameters, the bindings and
 // the loads.
 
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
@@ -41,9 +41,9 @@ fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
 
 /// 1 if all rows of y start at a multiple of four numbers.
 const Y_WIDE: u32 = 1u;
-/// Rows of a tile of `few_rows`: 1, 2, 4 or 8. The order of each sum is the same for all tiles.
+/// Rows of a tile: 28 or 32 in `product`; 1, 2, 4 or 8 in `few_rows`. The order of each sum is the same for all tiles.
 const HEIGHT: u32 = 2u;
-/// Columns of a tile of `product`, which has 32 rows: 32 or 64. A tile of 64 columns uses each block of `left` twice.
+/// Columns of a tile of `product`: 32 or 64. A tile of 64 columns uses each block of `left` twice.
 const WIDTH: u32 = 32u;
 
 /// The four columns of a block.
@@ -65,7 +65,7 @@ fn taken_block(own: mat4x4<f32>, thread: u32) -> mat4x4<f32> {
     );
 }
 
-/// The 32 rows of the four columns of a thread. An array would be in memory instead of registers.
+/// Up to 32 rows of the four columns of a thread. An array would be in memory instead of registers.
 struct Tile {
     r0: mat4x4<f32>, r1: mat4x4<f32>, r2: mat4x4<f32>, r3: mat4x4<f32>,
     r4: mat4x4<f32>, r5: mat4x4<f32>, r6: mat4x4<f32>, r7: mat4x4<f32>,
@@ -80,7 +80,9 @@ fn multiply(tile: ptr<function, Tile>, local: u32, left: mat4x4<f32>, right: mat
     (*tile).r4 += right * taken_block(left, 4u);
     (*tile).r5 += right * taken_block(left, 5u);
     (*tile).r6 += right * taken_block(left, 6u);
-    (*tile).r7 += right * taken_block(left, 7u);
+    if HEIGHT == 32u {
+        (*tile).r7 += right * taken_block(left, 7u);
+    }
     all_taken();
 }
 
@@ -96,7 +98,7 @@ fn store_block(start: u32, row: u32, column: u32, sum: mat4x4<f32>) {
 /// stores takes longer to compile than everything else.
 fn store_tile(start: u32, first_row: u32, column: u32, tile: Tile) {
     var t = tile;
-    for (var row = first_row; row < min(first_row + 32u, params.m); row += 4u) {
+    for (var row = first_row; row < min(first_row + HEIGHT, params.m); row += 4u) {
         store_block(start, row, column, t.r0);
         t = Tile(t.r1, t.r2, t.r3, t.r4, t.r5, t.r6, t.r7, t.r7);
     }
@@ -104,11 +106,11 @@ fn store_tile(start: u32, first_row: u32, column: u32, tile: Tile) {
 
 @compute @workgroup_size(8)
 fn product(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let flat = choose_part(flat_group(id), 32u, WIDTH);
+    let flat = choose_part(flat_group(id), HEIGHT, WIDTH);
     let across = tiles_across(WIDTH);
-    let tiles = across * ((params.m + 31u) / 32u);
-    let slice = slice_of(flat_group(id), 32u, WIDTH);
-    let first_row = flat % tiles / across * 32u;
+    let tiles = across * ((params.m + HEIGHT - 1u) / HEIGHT);
+    let slice = slice_of(flat_group(id), HEIGHT, WIDTH);
+    let first_row = flat % tiles / across * HEIGHT;
     let row = min(first_row + 4u * local, params.m - 1u);
     let column = flat % across * WIDTH + 4u * local;
     let last = part.n * (1u + GATED) - 1u;

@@ -115,8 +115,9 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             let wide = sets
                 .iter()
                 .filter(|set| is_wide(set) && !set.contains(&("LAYOUT", 2)));
-            let wide = times(wide.cloned().collect(), "WIDTH", &[64]);
-            [times(sets, "WIDTH", &[32]), wide].concat()
+            let wide = times(wide.cloned().collect(), "HEIGHT", &[28, 32]);
+            let narrow = times(sets, "HEIGHT", &[32]);
+            [times(narrow, "WIDTH", &[32]), times(wide, "WIDTH", &[64])].concat()
         }
         ("matmul_lanes", _) => {
             let sets = times(products(), "Y_WIDE", &[1]).into_iter();
