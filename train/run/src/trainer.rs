@@ -10,7 +10,8 @@ use crate::record::metrics::{Evaluation, TestResults, now};
 use crate::record::{Record, RecordError, Sink};
 use crate::snapshot::{Best, Snapshot};
 use crate::state::State;
-use crate::{Config, Error, checkpoint, ranks, samples, warmup};
+use crate::warmup::{WarmupEnd, warm_up};
+use crate::{Config, Error, checkpoint, ranks, samples};
 use lapwing_model::{remove_temporary, write_atomically};
 use lapwing_play::evaluate::baselines;
 use lapwing_play::metrics::PlayMetrics;
@@ -39,8 +40,10 @@ pub fn train<L: Learner>(
     progress: &dyn Progress,
     stop: &AtomicBool,
 ) -> Result<TrainingEnd, Error> {
-    if !warmup::warm_up(state, run, progress, stop)? {
-        return Ok(TrainingEnd::Stopped);
+    match warm_up(state, run.path(), progress, stop)? {
+        WarmupEnd::Skipped => {}
+        WarmupEnd::Trained => save(state, run)?,
+        WarmupEnd::Stopped => return Ok(TrainingEnd::Stopped),
     }
     if let Some(learner) = state.learner.language() {
         // Those of a checkpoint or of the warm-up.
@@ -325,7 +328,7 @@ fn tell(sinks: &mut [&mut dyn Sink], records: &[Record]) -> Result<(), RecordErr
 }
 
 /// Saves the trained weights and a checkpoint. If the directory was removed, the error says so.
-pub(crate) fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
+fn save<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(), Error> {
     run.check()?;
     write(state, run).or_else(|error| run.check().map_err(Error::from).and(Err(error)))
 }

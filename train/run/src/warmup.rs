@@ -17,10 +17,10 @@ use crate::base::source::ModelSource;
 use crate::config::WarmupConfig;
 use crate::health::{cures, is_unreadable, readable};
 use crate::learner::Learner;
-use crate::record::directory::{self, RunDirectory};
+use crate::record::directory;
 use crate::record::episode_file;
 use crate::state::State;
-use crate::{Config, ConfigError, Error, trainer};
+use crate::{Config, ConfigError, Error};
 
 /// Scenes, and turns in each, that show whether replies can be read.
 const SAMPLED: [usize; 2] = [4, 4];
@@ -69,29 +69,37 @@ impl Config {
     }
 }
 
-/// Warms up a run that has not begun, and saves the result and a checkpoint. In a resumed run, only restores the KL
-/// reference. Returns false if it was stopped: nothing is saved then, and resuming the run starts it again.
+/// How a warm-up ended.
+pub(crate) enum WarmupEnd {
+    /// The run needs none, or had it, and has the KL reference again.
+    Skipped,
+    /// The weights are in the run directory. A checkpoint is needed for that to count.
+    Trained,
+    /// It was stopped. Nothing was saved, and resuming the run starts it again.
+    Stopped,
+}
+
+/// Warms up the run in the directory `run`, unless it has a checkpoint.
 ///
 /// # Errors
 /// If there are no episodes to imitate, the device or the disk fails, or the loss is not finite.
 pub(crate) fn warm_up<L: Learner>(
     state: &mut State<L>,
-    run: &RunDirectory,
+    run: &Path,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<bool, Error> {
-    let (config, dir) = (&state.config, directory::warmup(run.path()));
+) -> Result<WarmupEnd, Error> {
+    let (config, dir) = (&state.config, directory::warmup(run));
     let learner = state.learner.language();
     let Some(learner) = learner.filter(|_| config.warmup.updates > 0) else {
-        return Ok(true);
+        return Ok(WarmupEnd::Skipped);
     };
-    // The first checkpoint is saved below.
-    let is_done = directory::checkpoints(run.path()).exists();
+    let is_done = directory::checkpoints(run).exists();
     let mut losses = None;
     if !is_done {
         losses = imitated(learner, config, progress, stop)?;
         if losses.is_none() {
-            return Ok(false);
+            return Ok(WarmupEnd::Stopped);
         }
         learner.save(config, &dir)?;
     }
@@ -101,22 +109,22 @@ pub(crate) fn warm_up<L: Learner>(
         reference.adapter = Some(Adapter::frozen(&policy.model, &stored));
         learner.share_reference(&dir)?;
     }
+    let Some([first, last]) = losses else {
+        return Ok(WarmupEnd::Skipped);
+    };
+    // With a new optimiser.
     let policy = &mut learner.policy;
-    if let Some([first, last]) = losses {
-        // With a new optimiser.
-        let (adapter, parameters) = Adapter::trained(&policy.model, &stored);
-        (policy.adapter, learner.parameters) = (Some(adapter), Some(parameters));
-        let turns = sample_turns(learner, config)?;
-        progress.line(&format!(
-            "warm-up: loss {first:.3} at first, {last:.3} at the end; {}",
-            readable(&turns)
-        ));
-        if is_unreadable(&turns) {
-            progress.note(&format!("few replies can be read: {}", cures(config)));
-        }
-        trainer::save(state, run)?;
+    let (adapter, parameters) = Adapter::trained(&policy.model, &stored);
+    (policy.adapter, learner.parameters) = (Some(adapter), Some(parameters));
+    let turns = sample_turns(learner, config)?;
+    progress.line(&format!(
+        "warm-up: loss {first:.3} at first, {last:.3} at the end; {}",
+        readable(&turns)
+    ));
+    if is_unreadable(&turns) {
+        progress.note(&format!("few replies can be read: {}", cures(config)));
     }
-    Ok(true)
+    Ok(WarmupEnd::Trained)
 }
 
 /// Trains the learner's weights on the episodes. Returns the first and the last loss; `None` if it was stopped.

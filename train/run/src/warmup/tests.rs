@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use super::*;
+use crate::record::directory::RunDirectory;
 use crate::record::{Record, RecordError, Sink};
 use crate::state::RunPurpose;
 use crate::trainer::{TrainingEnd, resume, train};
