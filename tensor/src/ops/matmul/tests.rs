@@ -99,6 +99,7 @@ fn tiles_of_each_size_agree_with_the_reference() {
         (28, 64, 20),
         (32, 128, 12),
         (57, 64, 8),
+        (65, 64, 8),
     ] {
         let a = Array::random(&[m, k], 7, -1.0..1.0);
         let b = Array::random(&[k, n], 8, -1.0..1.0);
