@@ -1,7 +1,7 @@
 //! Trains a small base model from scratch: all weights learn to read the games, and none learns to play them.
 //!
 //! The model answers questions about the states of random walks, and predicts what actions lead to (`lessons.rs`). Where a
-//! prompt asks for an action, all actions are equally likely. So the model reads its prompt, as a language model does, and
+//! prompt asks for an action, all actions are equally likely. So the model should read its prompt, as a language model does, and
 //! plays like the random player. Evaluation scenes are held out.
 
 mod lessons;
