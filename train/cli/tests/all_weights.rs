@@ -33,7 +33,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let would = format!("{}\n{}", would[1], would[0].split("; on ").next().unwrap());
     assert_snapshot!(would, @"
     would train 255,296 parameters, all of the model's
-    would train frozen-lake: 400 steps of 8 x 6 episodes, training on all of them, with all weights of the model
+    would train frozen-lake: 150 steps of 8 x 6 episodes, training on all of them, with all weights of the model
     ");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 

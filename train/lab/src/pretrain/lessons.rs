@@ -24,6 +24,10 @@ enum Topic {
     Outcome(Vec<usize>),
     /// Which sign is next to the player in this direction?
     Beside(usize),
+    /// On which side of the player is this sign, or the edge?
+    Side(Option<char>),
+    /// Which signs are next to the player, in the order of [`DIRECTIONS`]?
+    Around,
     /// Where is the nearest of these signs, seen from the player?
     Where(char),
     /// How many steps away is it?
@@ -42,11 +46,13 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Returns what the question is about, in a word.
+    /// Returns what the question is about, in a word: for neighbours, their direction.
     pub fn topic(&self) -> &'static str {
         match self.topic {
             Topic::Outcome(_) => "outcome",
-            Topic::Beside(_) => "beside",
+            Topic::Beside(way) => DIRECTIONS[way].0,
+            Topic::Side(_) => "side",
+            Topic::Around => "around",
             Topic::Where(_) => "where",
             Topic::Distance(_) => "distance",
             Topic::At(..) => "at",
@@ -95,7 +101,7 @@ impl<'a> BoardState<'a> {
         let drawn = match (self.board.is_empty(), self.player) {
             (true, _) => 0,
             (false, None) => random.below(8),
-            (false, Some(_)) => random.below(16),
+            (false, Some(_)) => random.below(48),
         };
         let sign = |random: &mut Stream| {
             let signs = self.signs();
@@ -114,7 +120,9 @@ impl<'a> BoardState<'a> {
             7 => Topic::Count(sign(random)),
             8 => Topic::Distance(sign(random)),
             9..=11 => Topic::Where(sign(random)),
-            _ => Topic::Beside(random.below(DIRECTIONS.len())),
+            12..=27 => Topic::Beside(random.below(DIRECTIONS.len())),
+            28..=37 => Topic::Side(random.chance(0.75).then(|| sign(random))),
+            _ => Topic::Around,
         };
         Question { topic, reworded }
     }
@@ -141,6 +149,10 @@ impl<'a> BoardState<'a> {
             (Topic::Outcome(actions), true) => format!("After {}?", named(actions)),
             (Topic::Beside(way), false) => format!("What is {} of {own}?", DIRECTIONS[*way].0),
             (Topic::Beside(way), true) => format!("Look {} from {own}.", DIRECTIONS[*way].0),
+            (Topic::Side(sign), false) => format!("Name a side with {}.", name(*sign)),
+            (Topic::Side(sign), true) => format!("On which side is {}?", name(*sign)),
+            (Topic::Around, false) => format!("What is around {own}?"),
+            (Topic::Around, true) => format!("Look around {own}."),
             (Topic::Where(sign), false) => format!("Where is {sign}?"),
             (Topic::Where(sign), true) => format!("Which way is {sign} from {own}?"),
             (Topic::Distance(sign), false) => format!("How far is {sign}?"),
@@ -154,31 +166,46 @@ impl<'a> BoardState<'a> {
         }
     }
 
-    /// Returns the answer to a question. `luck` is the chance of the actions' outcome. `None` if the question does not fit this
-    /// state.
+    /// Returns the right answers to a question. `luck` is the chance of the actions' outcome. There is none if the question does
+    /// not fit this state.
     ///
     /// # Errors
     /// If the game fails.
-    pub fn answer(&self, question: &Question, luck: u64) -> Result<Option<String>, GameError> {
+    pub fn answers(&self, question: &Question, luck: u64) -> Result<Vec<String>, GameError> {
         let at = |row: usize, column: usize| self.board.get(row)?.get(column).copied();
-        let named = |sign: Option<char>| sign.map_or("edge".to_owned(), String::from);
+        let beside = |(row, column): Square, way: usize| {
+            let (_, down, right) = DIRECTIONS[way];
+            at(
+                row.wrapping_add_signed(down),
+                column.wrapping_add_signed(right),
+            )
+        };
+        let sides = |sign, player| {
+            let ways = (0..DIRECTIONS.len()).filter(|way| beside(player, *way) == sign);
+            let names: Vec<String> = ways.map(|way| DIRECTIONS[way].0.to_owned()).collect();
+            match names.is_empty() {
+                true => vec!["none".to_owned()],
+                false => names,
+            }
+        };
         let same = |sign| cells(&self.board).filter(move |(_, other)| *other == sign);
         let away = |(row, column): Square, (y, x): Square| row.abs_diff(y) + column.abs_diff(x);
         let nearest = |sign, from| {
             let cells = same(sign).map(|(cell, _)| cell);
             cells.min_by_key(|cell| away(*cell, from))
         };
-        Ok(match question.topic {
+        let answer = match question.topic {
+            Topic::Side(sign) => {
+                return Ok(self.player.map_or(Vec::new(), |player| sides(sign, player)));
+            }
             Topic::Outcome(ref actions) => self.outcome(actions, luck)?,
-            Topic::At(row, column) => Some(named(at(row, column))),
-            Topic::Count(sign) => Some(same(sign).count().to_string()),
-            Topic::Beside(way) => self.player.map(|(row, column)| {
-                let (_, down, right) = DIRECTIONS[way];
-                named(at(
-                    row.wrapping_add_signed(down),
-                    column.wrapping_add_signed(right),
-                ))
+            Topic::At(row, column) => Some(name(at(row, column))),
+            Topic::Around => self.player.map(|player| {
+                let all = (0..DIRECTIONS.len()).map(|way| name(beside(player, way)));
+                all.collect::<Vec<_>>().join(" ")
             }),
+            Topic::Count(sign) => Some(same(sign).count().to_string()),
+            Topic::Beside(way) => self.player.map(|player| name(beside(player, way))),
             Topic::Where(sign) => self.player.map(|player| match nearest(sign, player) {
                 Some(cell) => whereabouts(cell, player),
                 None => "none".to_owned(),
@@ -187,7 +214,8 @@ impl<'a> BoardState<'a> {
                 Some(cell) => away(cell, player).to_string(),
                 None => "none".to_owned(),
             }),
-        })
+        };
+        Ok(answer.into_iter().collect())
     }
 
     /// Returns whether actions change the state or end the episode, and their points. `None` if the game cannot be copied.
@@ -246,6 +274,11 @@ fn cells(board: &[Vec<char>]) -> impl Iterator<Item = (Square, char)> {
     rows.flat_map(|(y, row)| row.iter().enumerate().map(move |(x, sign)| ((y, x), *sign)))
 }
 
+/// Returns the name of a neighbour: its sign, or the edge.
+fn name(sign: Option<char>) -> String {
+    sign.map_or("edge".to_owned(), String::from)
+}
+
 /// Returns where a cell is, seen from another: "right 2 down 1".
 fn whereabouts(cell: Square, from: Square) -> String {
     let way = |to: usize, from: usize, [less, more]: [&'static str; 2]| match to.abs_diff(from) {
@@ -267,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(game: &str, options: &Value, topic: Topic) -> Option<String> {
+    fn answers(game: &str, options: &Value, topic: Topic) -> Vec<String> {
         let kind = lapwing_env::find(game).unwrap();
         let scenario = (kind.configure)(options).unwrap();
         let game = scenario.start(1, 1).unwrap();
@@ -276,7 +309,7 @@ mod tests {
             topic,
             reworded: false,
         };
-        state.answer(&question, 1).unwrap()
+        state.answers(&question, 1).unwrap()
     }
 
     #[test]
@@ -286,6 +319,9 @@ mod tests {
             (Topic::Beside(0), "edge"),
             (Topic::Beside(1), "_"),
             (Topic::Beside(3), "O"),
+            (Topic::Around, "edge _ edge O"),
+            (Topic::Side(Some('O')), "down"),
+            (Topic::Side(Some('G')), "none"),
             (Topic::Where('G'), "right 2 down 1"),
             (Topic::Where('P'), "here"),
             (Topic::Where('R'), "none"),
@@ -301,15 +337,14 @@ mod tests {
         ];
         for (topic, right) in topics {
             let told = format!("{topic:?}");
-            assert_eq!(
-                answer("frozen-lake", &lake, topic).unwrap(),
-                right,
-                "{told}"
-            );
+            assert_eq!(answers("frozen-lake", &lake, topic), [right], "{told}");
         }
+        // Each side with the sign is a right answer.
+        let edges = answers("frozen-lake", &lake, Topic::Side(None));
+        assert_eq!(edges, ["left", "up"]);
         let near = json!({ "map": ["SG"] });
-        let goal = answer("frozen-lake", &near, Topic::Outcome(vec![2, 0]));
-        assert_eq!(goal.unwrap(), "end, 1");
+        let goal = answers("frozen-lake", &near, Topic::Outcome(vec![2, 0]));
+        assert_eq!(goal, ["end, 1"]);
     }
 
     /// Every built-in game has questions, and answers to them.
@@ -324,11 +359,8 @@ mod tests {
                 let question = state.question(&mut random);
                 let asked = state.ask(&question);
                 assert!(!asked.contains('?') || asked.ends_with('?'));
-                assert!(
-                    state.answer(&question, 1).unwrap().is_some(),
-                    "{}: {question:?}",
-                    kind.name
-                );
+                let answers = state.answers(&question, 1).unwrap();
+                assert!(!answers.is_empty(), "{}: {question:?}", kind.name);
             }
         }
     }

@@ -90,7 +90,7 @@ fn texts(games: &[Box<dyn Scenario>]) -> Result<Vec<String>, Error> {
             for _ in 0..SCENES {
                 let question = state.question(&mut random);
                 texts.push(state.ask(&question));
-                texts.extend(state.answer(&question, seed)?);
+                texts.extend(state.answers(&question, seed)?);
             }
             texts.push(state.observation);
         }
