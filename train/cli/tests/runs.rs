@@ -125,13 +125,13 @@ fn a_dry_run_counts_readable_replies_and_names_a_cure() {
     };
     assert_snapshot!(dry(&[]), @r#"
     0 of 16 sampled replies can be read, such as:
-      "edge" (invalid: there is no action where it was asked for)
+      "down" (invalid: there is no action where it was asked for)
     From such replies little can be learned: let the model imitate a few episodes first (--warmup), or sample only legal words (--set policy.constrain=true --set policy.reply=word)
     would train 93,184 parameters, of an adapter
     "#);
     assert_snapshot!(dry(&["--warmup"]), @r#"
     0 of 16 sampled replies can be read, such as:
-      "edge" (invalid: there is no action where it was asked for)
+      "down" (invalid: there is no action where it was asked for)
     would warm up first: 12 updates on episodes of random
     would train 93,184 parameters, of an adapter
     "#);

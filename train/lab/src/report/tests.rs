@@ -211,7 +211,7 @@ fn a_run_has_its_cost_and_the_differences_of_its_config() {
     );
     assert_eq!(
         (&run["steps_done"], &run["steps_total"]),
-        (&2.into(), &400.into())
+        (&2.into(), &150.into())
     );
     assert_eq!(run["base"], "the preset frozen-lake");
     let config = run["config"].as_array().unwrap();
