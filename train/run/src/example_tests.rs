@@ -23,6 +23,7 @@ fn a_trained_adapter_plays() {
     // One move is needed, and one is allowed: the first move is nearly always made.
     let set = [
         "game.options.map=[\"SG\"]",
+        "game.options.step_limit=1",
         "train.steps=12",
         "train.groups=1",
         "eval.episodes=40",
