@@ -585,6 +585,27 @@ mod tests {
         assert!((share(&mut lessons.iter()) - 1.0).abs() < 1e-9);
     }
 
+    /// A rare answer has the share of a frequent one, and a topic that of its number of lessons.
+    #[test]
+    fn all_answers_to_a_question_have_the_same_share() {
+        let lesson = |topic, answer| Lesson {
+            topic,
+            prompt: Arc::from([0]),
+            answers: vec![vec![answer]],
+            share: 0.0,
+        };
+        let left = [1, 1, 1, 2].map(|answer| lesson("left", answer));
+        let others = [lesson("count", 3), lesson(ACTION, 4)];
+        let mut lessons: Vec<Lesson> = left.into_iter().chain(others).collect();
+        share(&mut lessons);
+        let rest = 1.0 - PLAY;
+        let (frequent, rare) = (rest * 0.8 / 6.0, rest * 0.8 / 2.0);
+        let wanted = [frequent, frequent, frequent, rare, rest * 0.2, PLAY];
+        for (lesson, wanted) in lessons.iter().zip(wanted) {
+            assert!((lesson.share - wanted).abs() < 1e-12, "{}", lesson.topic);
+        }
+    }
+
     /// Evaluation scenes are held out from the base, too.
     #[test]
     fn the_evaluations_scenes_are_not_pretrained_on() {
