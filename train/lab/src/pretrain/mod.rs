@@ -43,7 +43,7 @@ const LESSONS: [usize; 2] = [640, 160];
 const WALKS: usize = 40;
 /// Share of the updates with the first game alone. A model that reads some boards learns to read others much faster.
 const ALONE: f64 = 0.6;
-/// Rounds of a walk: enough to get anywhere. Who has seen only the first dozen reads only the cells near the start.
+/// Rounds of a walk: enough to get anywhere. A dozen stay near the start, and so did what a model could read.
 const ROUNDS: usize = 120;
 /// Share of a walk's states that have lessons. Neighbouring states teach much the same.
 const ASKED: f64 = 0.05;
