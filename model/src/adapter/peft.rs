@@ -32,6 +32,17 @@ pub struct StoredAdapter {
 }
 
 impl StoredAdapter {
+    /// Returns the name of the model that the adapter of a PEFT directory was trained on, if the directory has it.
+    ///
+    /// # Errors
+    /// If `adapter_config.json` is missing or damaged.
+    pub fn base(dir: &Path) -> Result<Option<String>, ModelError> {
+        let path = dir.join(CONFIG);
+        let map = read_object(&path)?;
+        let name = JsonFields::new(&path, &map).text("base_model_name_or_path")?;
+        Ok(name.map(str::to_owned))
+    }
+
     /// Reads a PEFT directory.
     ///
     /// # Errors

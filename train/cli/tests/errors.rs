@@ -825,6 +825,18 @@ const MODELS: &[Row] = &[
         &["merge", "--adapter", "adapter", "--out", "merged"],
     ),
     row(
+        "an adapter of an earlier built-in model",
+        |d| {
+            adapter(d);
+            changed(
+                &d.join("adapter/adapter_config.json"),
+                "base_model_name_or_path",
+                "lapwing-base".into(),
+            );
+        },
+        &["eval", "--adapter", "adapter"],
+    ),
+    row(
         "an unsupported kind of adapter",
         |d| {
             model(d);

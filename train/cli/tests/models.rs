@@ -77,7 +77,7 @@ fn a_text_is_scored_token_by_token() {
     // The memory is ample.
     assert_eq!(
         ended.err,
-        "model lapwing-base: qwen2, 255,296 parameters, 29 matrices in f16\n"
+        "model lapwing-base-2: qwen2, 255,296 parameters, 29 matrices in f16\n"
     );
     // The numbers depend on the device, and are those of --json.
     let scored = json_of(

@@ -70,7 +70,7 @@ fn a_run_is_watched_reported_and_exported() {
     assert_snapshot!(told(run(home, &["report", "."])), @"The report is in ./report.html");
     assert_snapshot!(told(run(home, &["report", "a"])), @"The report is in a/report.html");
     let page = fs::read_to_string(home.join("a/report.html")).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.contains("lapwing-base"));
+    assert!(page.starts_with("<!doctype html>") && page.contains("lapwing-base-2"));
     assert_snapshot!(told(run(home, &["report", "a", "a"])), @"The report is in lapwing-report.html");
     fs::write(home.join("lapwing-report.html"), "precious").unwrap();
     let refused = run(home, &["report", "a", "a"]);

@@ -195,11 +195,14 @@ fn unchunked(mut body: &str) -> String {
 fn chat(text: &str, more: Value) -> Value {
     let messages =
         json!([{"role": "system", "content": "Play."}, {"role": "user", "content": text}]);
-    with(json!({"model": "lapwing-base", "messages": messages}), more)
+    with(
+        json!({"model": "lapwing-base-2", "messages": messages}),
+        more,
+    )
 }
 
 fn completion(prompt: Value, more: Value) -> Value {
-    with(json!({"model": "lapwing-base", "prompt": prompt}), more)
+    with(json!({"model": "lapwing-base-2", "prompt": prompt}), more)
 }
 
 fn with(mut body: Value, more: Value) -> Value {
@@ -242,9 +245,9 @@ fn responses_are_those_of_openais_api() {
 
     let list = server.get("/v1/models").right();
     assert_eq!(list["object"], "list");
-    assert_eq!(list["data"][0]["id"], "lapwing-base");
+    assert_eq!(list["data"][0]["id"], "lapwing-base-2");
     assert_eq!(
-        server.get("/v1/models/lapwing-base").right(),
+        server.get("/v1/models/lapwing-base-2").right(),
         list["data"][0]
     );
     assert_eq!(server.get("/health").right(), json!({"status": "ok"}));
@@ -253,7 +256,7 @@ fn responses_are_those_of_openais_api() {
         .post(CHAT, &chat("go", json!({"temperature": 0})))
         .right();
     assert_eq!(ended["object"], "chat.completion");
-    assert_eq!(ended["model"], "lapwing-base");
+    assert_eq!(ended["model"], "lapwing-base-2");
     let choice = &ended["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
     assert_eq!(choice["logprobs"], Value::Null);

@@ -93,7 +93,7 @@ fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> Path
         backend: "vulkan".to_owned(),
         software: false,
         config: "frozen-lake".to_owned(),
-        model: "lapwing-base".to_owned(),
+        model: "lapwing-base-2".to_owned(),
     })
     .unwrap();
     records

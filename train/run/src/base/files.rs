@@ -186,7 +186,7 @@ impl Files {
         texts.iter().flatten().any(|text| text.contains(variable))
     }
 
-    /// Reads an adapter for this model.
+    /// Reads an adapter for this model. The built-in model takes only adapters that name it; other models may have been moved since.
     ///
     /// # Errors
     /// If it is missing, damaged, unsupported, or made for another model.
@@ -194,6 +194,15 @@ impl Files {
         if !is_dir(dir) {
             return Err(Error::Unusable(format!(
                 "there is no adapter directory {}: wanted one with adapter_config.json and adapter_model.safetensors",
+                dir.display()
+            )));
+        }
+        let base = StoredAdapter::base(dir)?;
+        let base = base.filter(|base| self.name == BUILT_IN && base != BUILT_IN);
+        if let Some(base) = base {
+            return Err(Error::Unusable(format!(
+                "{}: made for the model {base}, not for the built-in model, {BUILT_IN}: name that model with --model; if it is an \
+                 earlier built-in model, train again",
                 dir.display()
             )));
         }
@@ -313,5 +322,18 @@ mod tests {
     fn the_built_in_base_is_small() {
         let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(bytes <= 2 << 20, "{bytes} bytes");
+    }
+
+    /// An adapter of other weights is refused by its model's name alone.
+    #[test]
+    fn other_weights_have_another_name() {
+        let (_, weights) = FILES
+            .iter()
+            .find(|(name, _)| *name == "model.safetensors")
+            .unwrap();
+        assert_eq!(
+            (BUILT_IN, crc32c::crc32c(weights)),
+            ("lapwing-base-2", 927_612_993)
+        );
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use lapwing_model::{Repository, is_gguf};
 
-/// The name of the built-in model in an adapter's `base_model_name_or_path`.
-pub(crate) const BUILT_IN: &str = "lapwing-base";
+/// The name of the built-in model, also in an adapter's `base_model_name_or_path`. Other weights need another name, so that adapters of
+/// an earlier built-in model are refused.
+pub(crate) const BUILT_IN: &str = "lapwing-base-2";
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
