@@ -390,7 +390,7 @@ all_episodes = true
     "#);
     let whole = "base = \"snake\"\n[lora]\nrank = 4\n[train]\nweights = \"all\"\n";
     assert_snapshot!(notes(whole), @r#"
-    train.lr = 0.0005 (the preset snake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
+    train.lr = 0.003 (the preset snake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     lora.rank (mine.toml) has no effect with train.weights = "all", which trains no adapter
     "#);
     let settings = ["train.weights=all", "train.lr=1e-4"].map(str::to_owned);
@@ -510,7 +510,7 @@ fn every_value_says_where_it_comes_from() {
     assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
     for line in [
         "name = \"snake\"  # the name of the config",
-        "lr = 0.0005  # the preset snake (default 0.00001)",
+        "lr = 0.003  # the preset snake (default 0.00001)",
         "steps = 3  # --set (default 700)",
         "seed = 5  # --seed (default 1)",
         "a = 1  # --set",
