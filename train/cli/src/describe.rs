@@ -2,7 +2,9 @@
 
 use lapwing_learn::config::{Sampling, TrainConfig};
 use lapwing_learn::metrics::StepMetrics;
+use lapwing_play::config::MixConfig;
 use lapwing_play::metrics::PlayMetrics;
+use lapwing_train::config::Config;
 use lapwing_train::record::Record;
 
 use crate::screen::counted;
@@ -23,6 +25,29 @@ pub fn sampling(train: &TrainConfig) -> String {
             format!("training on the {learn} of each {group} whose returns vary most")
         }
     }
+}
+
+/// Describes the games that are mixed into training; empty if there are none.
+pub fn mixed(config: &Config) -> String {
+    let one = |one: &MixConfig| {
+        let (first, last) = (one.from + 1, one.until);
+        let when = match last {
+            0 => format!("from step {first} on"),
+            _ => format!("in steps {first} to {last}"),
+        };
+        let who = match one.share {
+            1.0 => "all groups play".to_owned(),
+            share => format!("{:.0} % of the groups play", 100.0 * share),
+        };
+        let options = one.options.iter().map(|(key, value)| format!("{key} = {value}"));
+        let options: Vec<String> = options.collect();
+        let with = match &options[..] {
+            [] => String::new(),
+            options => format!(" with {}", options.join(", ")),
+        };
+        format!("; {when} {who} {}{with}", one.title(&config.game))
+    };
+    config.mix.iter().map(one).collect()
 }
 
 /// Describes a record in one line; `None` if it has no news for people.

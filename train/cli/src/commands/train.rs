@@ -137,7 +137,8 @@ fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>)
         false => "",
     };
     let (groups, size, sampling) = (train.groups, train.group_size, describe::sampling(train));
-    let learner = format!("{groups} x {size} episodes, {sampling}{whole}");
+    let mixed = describe::mixed(&state.config);
+    let learner = format!("{groups} x {size} episodes, {sampling}{whole}{mixed}");
     if arguments.dry_run {
         state.config.warmup.check(&*state.world().scenario)?;
         drop(terminal);
