@@ -39,7 +39,10 @@ pub fn mixed(config: &Config) -> String {
             1.0 => "all groups play".to_owned(),
             share => format!("{:.0} % of the groups play", 100.0 * share),
         };
-        let options = one.options.iter().map(|(key, value)| format!("{key} = {value}"));
+        let options = one
+            .options
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"));
         let options: Vec<String> = options.collect();
         let with = match &options[..] {
             [] => String::new(),
@@ -177,5 +180,18 @@ mod tests {
         };
         assert_snapshot!(step_words(&network).join("  "), @"return -0.200  success 0.00  length 0.0  no update: fewer turns in the replay buffer than dqn.start  0.00 s");
         assert_snapshot!(short_step(&network), @"return -0.200  0.00 s");
+    }
+
+    #[test]
+    fn mixed_games_are_described() {
+        let of = |request: &str, mix: &str| {
+            let config = Config::resolve(request, &[mix.to_owned()]).unwrap().config;
+            mixed(&config)
+        };
+        let probe = r#"mix=[{probe="swapped", share=0.2}]"#;
+        assert_snapshot!(of("frozen-lake", probe), @"; from step 1 on 20 % of the groups play frozen-lake (swapped)");
+        let lesson = r#"mix=[{name="snake", share=1, until=100, options={size=6, apples=5}}]"#;
+        assert_snapshot!(of("frozen-lake", lesson), @"; in steps 1 to 100 all groups play snake with apples = 5, size = 6");
+        assert_eq!(of("frozen-lake", "mix=[]"), "");
     }
 }
