@@ -39,16 +39,7 @@ pub fn mixed(config: &Config) -> String {
             1.0 => "all groups play".to_owned(),
             share => format!("{:.0} % of the groups play", 100.0 * share),
         };
-        let options = one
-            .options
-            .iter()
-            .map(|(key, value)| format!("{key} = {value}"));
-        let options: Vec<String> = options.collect();
-        let with = match &options[..] {
-            [] => String::new(),
-            options => format!(" with {}", options.join(", ")),
-        };
-        format!("; {when} {who} {}{with}", one.title(&config.game))
+        format!("; {when} {who} {}", one.title(&config.game))
     };
     config.mix.iter().map(one).collect()
 }

@@ -107,13 +107,17 @@ impl MixConfig {
         }
     }
 
-    /// Returns its name in the records of a run on this game.
+    /// Returns its name in the records of a run on this game, such as "snake with apples = 5".
     pub fn title(&self, own: &GameConfig) -> String {
-        let name = self.game(own).name;
-        match &self.probe {
-            Some(probe) => format!("{name} ({probe})"),
-            None => name.to_string(),
+        let mut title = self.game(own).name.to_string();
+        if let Some(probe) = &self.probe {
+            title += &format!(" ({probe})");
         }
+        for (number, (key, value)) in self.options.iter().enumerate() {
+            let before = if number == 0 { " with" } else { "," };
+            title += &format!("{before} {key} = {value}");
+        }
+        title
     }
 
     /// Returns the section of the game in a run on this game.

@@ -109,7 +109,10 @@ pub fn save(
     }
     write_atomically(
         &file(&folder, snapshot.step),
-        &serialized(&header, snapshot),
+        &serialized(
+            &serde_json::to_string(&header).expect("plain values"),
+            snapshot,
+        ),
     )?;
     remove_surplus(&folder, config, snapshot.step, snapshot.best);
     Ok(())
@@ -217,23 +220,20 @@ impl Saved {
         }
         let odd = |e: serde_json::Error| damaged(e.to_string());
         let Version { format, version } = serde_json::from_str(header).map_err(odd)?;
-        let is_ours = version == env!("CARGO_PKG_VERSION");
         let other = || CheckpointError {
             path: path.clone(),
             problem: format!(
-                "made by lapwing {version} (format {format}), and this is lapwing {} (format {FORMAT}): continue with that \
-                 version, or start a new run from the trained weights (--adapter, or --model if all weights were trained)",
+                "made by another build of lapwing (version {version}, format {format}; this is version {}, format {FORMAT}): \
+                 continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were \
+                 trained)",
                 env!("CARGO_PKG_VERSION")
             ),
         };
         if format != FORMAT {
             return Err(other());
         }
-        // Another version may have settings that are unknown here.
-        let header = serde_json::from_str(header).map_err(|e| match is_ours {
-            true => odd(e),
-            false => other(),
-        })?;
+        // The checksum is right, so it is not damaged: another build may have settings that are unknown here.
+        let header = serde_json::from_str(header).map_err(|_| other())?;
         let values = |view: &TensorView<'_>| bytemuck::pod_collect_to_vec(view.data());
         Ok(Saved {
             path: path.clone(),
@@ -350,7 +350,7 @@ fn view<'a>(shape: &[usize], values: &'a [f32]) -> TensorView<'a> {
     view.expect("as many values as the shape has")
 }
 
-fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
+fn serialized(header: &str, snapshot: &Snapshot) -> Vec<u8> {
     let mut views: Vec<(String, TensorView<'_>)> = Vec::new();
     for (name, shape, values) in &snapshot.memory {
         views.push((format!("{MEMORY}{name}"), view(shape, values)));
@@ -362,12 +362,11 @@ fn serialized(header: &Header, snapshot: &Snapshot) -> Vec<u8> {
         views.push((second, view(&one.shape, &one.second_moment)));
     }
     views.sort_by(|a, b| a.0.cmp(&b.0));
-    let header = serde_json::to_string(header).expect("a header is plain values");
     let named: Vec<(&str, TensorView<'_>)> = views
         .iter()
         .map(|(name, view)| (&**name, view.clone()))
         .collect();
-    let entry = format!("{:08x} {header}", checksum_of(&header, &named));
+    let entry = format!("{:08x} {header}", checksum_of(header, &named));
     let metadata = HashMap::from([(ENTRY.to_owned(), entry)]);
     safetensors::serialize(named, Some(metadata)).expect("names and shapes are sound")
 }
@@ -411,5 +410,26 @@ fn compare(key: &str, was: &Value, is: &Value, found: &mut Vec<String>) {
         if !before.contains_key(name) {
             found.push(format!("{} was not set, is {is}", under(name)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sound_checkpoint_of_another_build_is_not_called_damaged() {
+        let run = tempfile::tempdir().unwrap();
+        fs::create_dir(directory::checkpoints(run.path())).unwrap();
+        let refused = |header: &str| {
+            let bytes = serialized(header, &Snapshot::default());
+            fs::write(file(&directory::checkpoints(run.path()), 1), bytes).unwrap();
+            let error = Saved::read(run.path(), 1).unwrap_err();
+            error.problem.replace(env!("CARGO_PKG_VERSION"), "OURS")
+        };
+        let unknown = refused(r#"{ "format": 1, "version": "0.0.9", "config": { "unknown": 3 } }"#);
+        insta::assert_snapshot!(unknown, @"made by another build of lapwing (version 0.0.9, format 1; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
+        let other = refused(r#"{ "format": 9, "version": "0.9.0" }"#);
+        insta::assert_snapshot!(other, @"made by another build of lapwing (version 0.9.0, format 9; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
     }
 }

@@ -11,7 +11,7 @@ use super::episodes::{EpisodeLimits, ShownEpisodes};
 use super::lines::read_lines;
 use crate::stats::{mean, range};
 use crate::sweep::{self, dotted_keys};
-use lapwing_learn::metrics::numbers;
+use lapwing_learn::metrics::{StepMetrics, numbers};
 use lapwing_play::metrics::Baselines;
 use lapwing_train::config::PRESETS;
 use lapwing_train::record::metrics::{Evaluation, TestResults, Warning};
@@ -151,6 +151,8 @@ impl ReportRun {
         let name = full_path.file_name().unwrap_or(full_path.as_os_str());
         let name = name.to_string_lossy();
         let setting = sweep::setting_of(&full_path);
+        let mixed = config.mix.iter().map(|mix| mix.title(&config.game));
+        let mixed: Vec<String> = mixed.collect();
         let mut run = ReportRun {
             name: match &setting {
                 Some(setting) => format!("{setting} {name}"),
@@ -179,7 +181,7 @@ impl ReportRun {
                     run.tokens_played += step.tokens_played.unwrap_or_default();
                     run.tokens_computed += step.tokens_computed.unwrap_or_default();
                     run.steps_done = step.step;
-                    run.train.push((step.step, numbers(&step)));
+                    run.train.push((step.step, own_numbers(&step, &mixed)));
                 }
                 Record::Evaluation(evaluation) => {
                     run.seconds[2].1 += evaluation.seconds_evaluation;
@@ -193,6 +195,25 @@ impl ReportRun {
         }
         Ok(run)
     }
+}
+
+/// Returns the numbers of a step. What is drawn beside evaluations, which play the run's own game, is of this game alone: games
+/// mixed into training have other returns.
+fn own_numbers(step: &StepMetrics, mixed: &[String]) -> Vec<(String, f64)> {
+    let mut all = numbers(step);
+    if mixed.is_empty() || step.games.is_empty() {
+        return all;
+    }
+    let own = step
+        .games
+        .iter()
+        .find(|game| !mixed.contains(&game.game))
+        .map(numbers)
+        .unwrap_or_default();
+    let drawn = ["return_mean", "success_rate", "valid_action_rate"];
+    all.retain(|(name, _)| !drawn.contains(&&**name));
+    all.extend(own.into_iter().filter(|(name, _)| drawn.contains(&&**name)));
+    all
 }
 
 /// Returns the records of a file. Damaged lines and a missing file are noted.

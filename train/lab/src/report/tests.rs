@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use lapwing_learn::metrics::{StepMetrics, UpdateMetrics};
-use lapwing_play::metrics::{Baselines, PlayMetrics};
+use lapwing_play::metrics::{Baselines, GameMetrics, PlayMetrics};
 use lapwing_play::sample::{EpisodePurpose, KeptEpisode, KeptTurn};
 use lapwing_train::Config;
 use lapwing_train::record::directory;
@@ -239,6 +239,35 @@ fn long_runs_are_thinned_to_means() {
         (&x[0], &x[1], &success[0]),
         (&2.0.into(), &5.0.into(), &0.33333.into())
     );
+}
+
+/// The return of a lesson is not comparable with that of evaluations, which play the run's own game.
+#[test]
+fn training_curves_leave_out_games_that_are_mixed_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |game: &str, score: f64| GameMetrics::of(game, &play(score));
+    let played = |number: usize, games: &[GameMetrics]| {
+        let Record::Step(metrics) = step(number, 9.0) else {
+            unreachable!("a step");
+        };
+        let games = games.to_vec();
+        Record::Step(StepMetrics { games, ..metrics })
+    };
+    let steps = [
+        played(1, &[of("snake with apples = 5", 8.0)]),
+        played(
+            2,
+            &[of("frozen-lake", 1.0), of("snake with apples = 5", 8.0)],
+        ),
+    ];
+    let mix = r#"mix=[{name="snake", share=0.5, options={apples=5}}]"#;
+    let data = data(&[run(dir.path(), "mixed", &[mix], &steps)]);
+    let metrics = &data["groups"][0]["train"]["metrics"];
+    assert_eq!(
+        metrics["return_mean"]["mean"],
+        serde_json::json!([null, 1.0])
+    );
+    assert_eq!(metrics["kl"]["mean"], serde_json::json!([null, 0.5]));
 }
 
 #[test]
