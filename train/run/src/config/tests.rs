@@ -383,6 +383,7 @@ all_episodes = true
     train.kl (mine.toml) has no effect with train.beta = 0
     train.clip_low (mine.toml) has no effect with train.passes = 1 and train.minibatches = 1
     train.warmup (mine.toml) is more than train.steps, which is 10: train.lr is never reached
+    train.steps (mine.toml) is 10: in all of these steps all groups play games of [[mix]], so snake itself is only evaluated
     eval.every (mine.toml) has no effect: it is more than train.steps, which is 10
     checkpoint.every (mine.toml) has no effect: it is more than train.steps, which is 10
     record.episodes (mine.toml) has no effect with record.all_episodes = true

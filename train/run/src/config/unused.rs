@@ -167,6 +167,17 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     add(has_file, &["warmup.episodes"], &file);
     let unreached = format!("is more than {end}: train.lr is never reached");
     add(train.warmup > train.steps, &["train.warmup"], &unreached);
+    let is_mixed = |step: usize| {
+        let played = config.mix.iter().filter(|mix| mix.steps().contains(&step));
+        played.map(|mix| mix.share).sum::<f64>() >= 1.0
+    };
+    let game = &config.game.name;
+    let only_mixed = format!(
+        "is {}: in all of these steps all groups play games of [[mix]], so {game} itself is only evaluated",
+        train.steps
+    );
+    let is_only_mixed = train.steps > 0 && (0..train.steps).all(is_mixed);
+    add(is_only_mixed, &["train.steps"], &only_mixed);
     let later = format!("has no effect: it is more than {end}");
     add(eval.every > train.steps, &["eval.every"], &later);
     let is_later = checkpoint.every > train.steps;
