@@ -242,19 +242,17 @@ pub enum Aggregation {
 lapwing_env::options! {
     /// Credit assignment: the advantage of a turn. `train/learn/src/credit.rs` has the formulas.
     pub struct CreditConfig;
-    /// Advantage estimator. `episode`: the episode's return compared with the mean of its group (MS-GRPO). `rloo`: compared
-    /// with the mean of the others. `gigpo`: `episode`, plus the return to go compared with that of the group's other turns in
-    /// the same state. `planning`: the return of the turn's action if the best actions that the group saw follow, compared
-    /// with that of the group's other turns in the same state. `tabular`: TD(lambda) with a table of the group's states.
-    /// `critic`: TD(lambda) with a critic that is trained beside the policy. `episode`: the paper's.
+    /// Advantage estimator. `episode`: the episode's return compared with the mean of its group (MS-GRPO). `gigpo`:
+    /// `episode`, plus the return to go compared with that of the group's other turns in the same state. `planning`: the return
+    /// of the turn's action if the best actions that the group saw follow, compared with that of the group's other turns in the
+    /// same state. `critic`: TD(lambda) with a critic that is trained beside the policy. `episode`: the paper's.
     method: AdvantageEstimator = AdvantageEstimator::Episode;
     /// Divisor of the advantages: `std`, their standard deviation in the group, so that all groups count alike (the paper's);
     /// `mean`, 1: only the mean is subtracted (Dr. GRPO); `batch`, their standard deviation in all groups of the step.
     normalise: AdvantageScale = AdvantageScale::Std;
-    /// Discount per turn. 0.95, as in GiGPO. No effect on `episode` and `rloo`, which do not discount.
+    /// Discount per turn. 0.95, as in GiGPO. No effect on `episode`, which does not discount.
     gamma: f64 = 0.95, in Real(0.0, 1.0);
-    /// Lambda of `tabular` and `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level
-    /// PPO.
+    /// Lambda of `critic`: 0 bootstraps after one turn, 1 uses the return to the end. 0.95, as in turn-level PPO.
     lambda: f64 = 0.95, in Real(0.0, 1.0);
     /// Weight of the state-level term of `gigpo`; no effect on others. 1, as published.
     omega: f64 = 1.0, in Real(0.0, f64::MAX);
@@ -266,17 +264,12 @@ lapwing_env::options! {
 pub enum AdvantageEstimator {
     /// The episode's return compared with the mean of its group (MS-GRPO, arXiv 2508.10839).
     Episode,
-    /// The episode's return compared with the mean of the others (RLOO, arXiv 2402.14740; as published with
-    /// `normalise = "mean"`).
-    Rloo,
     /// `episode`, plus the return to go compared with that of the group's other turns in the same state (GiGPO, arXiv
     /// 2505.10978).
     Gigpo,
     /// The value of the turn's action in a model of the game that counts what the group saw, compared with that of the
     /// group's other turns in the same state.
     Planning,
-    /// TD(lambda) with a table of the group's own states and their mean returns to go (after GAGPO, arXiv 2605.13217).
-    Tabular,
     /// TD(lambda) with a critic that is trained beside the policy (turn-level PPO, arXiv 2512.17008; the section `critic`).
     Critic,
 }

@@ -5,13 +5,11 @@
 //!
 //! ```text
 //! episode   A_t = (C - mean C) / F                                       MS-GRPO
-//! rloo      A_t = n / (n - 1) (C - mean C) / F                           C compared with the mean of the others
 //! gigpo     A_t = (C - mean C) / F + omega (R_t - mean R in s_t) / F     0 for a state that occurs once
 //! planning  A_t = (Q_t - mean Q in s_t) / F                              Q_t = Q(s_t, a_t) of value iteration
 //!           Q(s, a) = mean of r + gamma V(s') over the group's turns with a in s,  V(s) = max over a of Q(s, a)
-//! tabular   A_t = G_t / F,  G_t = d_t + gamma lambda G_{t+1},  d_t = r_t + gamma V(s_{t+1}) - V(s_t)
-//!           V(s) = mean R over the group's turns in s, 0 after the end
-//! critic    the same with V from a critic, also after a truncation       turn-level PPO
+//! critic    A_t = G_t / F,  G_t = d_t + gamma lambda G_{t+1},  d_t = r_t + gamma V(s_{t+1}) - V(s_t)
+//!           V from a critic, 0 after the end of the game                 turn-level PPO
 //! ```
 //!
 //! F is a standard deviation plus 1e-6, or 1 (`credit.normalise`). A group (or a state) of equal returns has zeros.
@@ -154,57 +152,21 @@ fn planned(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
     planned
 }
 
-/// TD(lambda) with a value table of each group's own states.
-pub(crate) fn tabular(credit: &CreditConfig, groups: &[Group]) -> Advantages {
-    let values = |group: &Group| -> Vec<Vec<f64>> {
-        let to_go = all_to_go(credit, &group.episodes);
-        let mut values: Vec<Vec<f64>> = to_go.iter().map(|e| vec![0.0; e.len() + 1]).collect();
-        for turns in by_state(&group.episodes) {
-            let sum: f64 = turns.iter().map(|&(e, t)| to_go[e][t].value).sum();
-            for &(episode, turn) in &turns {
-                values[episode][turn] = sum / turns.len() as f64;
-            }
-        }
-        values
-    };
-    by_values(
-        credit,
-        groups,
-        &groups.iter().map(values).collect::<Vec<_>>(),
-    )
-}
-
-/// TD(lambda) with the critic's values of each group.
+/// Generalised advantage estimation over turns (arXiv 1506.02438) from the critic's values of each group. An episode of T turns
+/// has T + 1 values; the last is that of the state after it.
 #[track_caller]
 pub(crate) fn with_critic(credit: &CreditConfig, groups: &[Group]) -> Advantages {
-    let values: Vec<&[Vec<f64>]> = groups.iter().map(|group| &group.values[..]).collect();
-    by_values(credit, groups, &values)
-}
-
-/// Generalised advantage estimation over turns (arXiv 1506.02438). An episode of T turns has T + 1 values; the last is that
-/// of the state after it.
-#[track_caller]
-fn by_values(
-    credit: &CreditConfig,
-    groups: &[Group],
-    values: &[impl AsRef<[Vec<f64>]>],
-) -> Advantages {
     let mut all: Advantages = Vec::new();
-    for (Group { episodes, .. }, values) in groups.iter().zip(values) {
-        let values = values.as_ref();
+    for Group {
+        episodes, values, ..
+    } in groups
+    {
         assert_eq!(episodes.len(), values.len(), "episodes and their values");
-        // Advantages within the rounding error are 0.
-        let sizes = episodes
-            .iter()
-            .map(|e| e.turns.iter().map(magnitude).sum::<f64>());
-        let turns: usize = episodes.iter().map(|episode| episode.turns.len()).sum();
-        let error = 4.0 * turns as f64 * f64::EPSILON * sizes.fold(0.0, f64::max);
+        let played = episodes.iter().zip(values);
         let of = |(episode, values): (&Episode, &Vec<f64>)| {
-            let advantages = temporal_differences(credit, episode, values);
-            let rounded = |a: f64| if a.abs() <= error { 0.0 } else { a };
-            advantages.into_iter().map(rounded).collect()
+            temporal_differences(credit, episode, values)
         };
-        all.push(episodes.iter().zip(values).map(of).collect());
+        all.push(played.map(of).collect());
     }
     let of_step = root_mean_square(all.iter().flatten().flatten());
     for group in &mut all {

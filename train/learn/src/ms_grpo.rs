@@ -256,10 +256,9 @@ pub(crate) fn assign_advantages(groups: &mut [Group], options: &StepOptions<'_>,
 pub(crate) fn advantages(how: &CreditConfig, groups: &[Group]) -> Advantages {
     let compare = |sets: &[Vec<Return>]| standardised(how, sets);
     match how.method {
-        AdvantageEstimator::Tabular => return credit::tabular(how, groups),
         AdvantageEstimator::Planning => return credit::planning(how, groups, &compare),
         AdvantageEstimator::Critic => return credit::with_critic(how, groups),
-        AdvantageEstimator::Episode | AdvantageEstimator::Rloo | AdvantageEstimator::Gigpo => {}
+        AdvantageEstimator::Episode | AdvantageEstimator::Gigpo => {}
     }
     // Every turn has the advantage of its episode.
     let returns: Vec<Vec<Return>> = groups.iter().map(returns).collect();
@@ -290,7 +289,7 @@ fn returns(group: &Group) -> Vec<Return> {
 }
 
 /// Standardises each set of returns: the deviation of each from the mean of its set, divided by the standard deviation
-/// (or by the divisor of `credit.normalise`). RLOO compares with the mean of the others, which multiplies by n / (n - 1).
+/// (or by the divisor of `credit.normalise`).
 fn standardised(how: &CreditConfig, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
     let sets: Vec<Vec<f64>> = sets.iter().map(|set| deviations(set)).collect();
     let of_step = standard_deviation(&sets.concat());
@@ -300,12 +299,7 @@ fn standardised(how: &CreditConfig, sets: &[Vec<Return>]) -> Vec<Vec<f64>> {
             AdvantageScale::Mean => 1.0,
             AdvantageScale::Batch => of_step + 1e-6,
         };
-        let n = deviations.len() as f64;
-        let factor = match how.method {
-            AdvantageEstimator::Rloo => n / (n - 1.0),
-            _ => 1.0,
-        };
-        deviations.iter().map(|d| factor * d / divisor).collect()
+        deviations.iter().map(|d| d / divisor).collect()
     };
     sets.into_iter().map(standardise).collect()
 }

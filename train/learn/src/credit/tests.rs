@@ -60,7 +60,11 @@ fn of_groups(
 
 /// Of a single group.
 fn with_values(how: &How, group: &[Episode], values: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
-    by_values(how, &[group_of(group)], &[values]).remove(0)
+    let group = Group {
+        values,
+        ..group_of(group)
+    };
+    with_critic(how, &[group]).remove(0)
 }
 
 fn of_group(how: &How, group: &[Episode]) -> Vec<EpisodeAdvantage> {
@@ -150,12 +154,10 @@ fn advantages_of_turns_are_the_golden_ones() {
             ..with(AdvantageEstimator::Gigpo)
         };
         check(turns(&scaled, &group), "gigpo_mean_std");
-        check(
-            turns(&with(AdvantageEstimator::Tabular), &group),
-            "tabular_td",
-        );
-        let rloo = of_group(&with(AdvantageEstimator::Rloo), &group);
-        let rloo: Vec<f64> = rloo.iter().map(|credit| credit.mean).collect();
+        // RLOO compares with the mean of the others, which is n / (n - 1) times as far away.
+        let n = group.len() as f64;
+        let own = of_group(&with(AdvantageEstimator::Episode), &group);
+        let rloo: Vec<f64> = own.iter().map(|it| n / (n - 1.0) * it.mean).collect();
         assert_near(&rloo, &numbers(&case["rloo"]), "rloo");
     }
 }
@@ -302,10 +304,8 @@ fn a_penalty_is_part_of_its_turns_reward() {
     let values: Vec<Vec<f64>> = vec![vec![0.3, 0.2, 0.1, 0.0]; 2];
     for method in [
         AdvantageEstimator::Episode,
-        AdvantageEstimator::Rloo,
         AdvantageEstimator::Gigpo,
         AdvantageEstimator::Planning,
-        AdvantageEstimator::Tabular,
         AdvantageEstimator::Critic,
     ] {
         let how = How { method, ..EPISODE };
@@ -344,21 +344,15 @@ proptest! {
     ) {
         let mut other = values.clone();
         other.rotate_left(cut % values.len());
-        for method in [AdvantageEstimator::Episode, AdvantageEstimator::Rloo] {
-            let how = How { method, ..EPISODE };
-            let credits = of_group(&how, &[rewards(&values), rewards(&other)]);
-            prop_assert!(credits.iter().all(|credit| credit.weight() == 0.0));
-        }
+        let credits = of_group(&EPISODE, &[rewards(&values), rewards(&other)]);
+        prop_assert!(credits.iter().all(|credit| credit.weight() == 0.0));
     }
 
     /// Equal episodes have no advantage with any method.
     #[test]
     fn equal_episodes_have_no_advantage(one in proptest::collection::vec(-3.0f64..3.0, 1..40), n in 2usize..6) {
         let group = vec![rewards(&one); n];
-        for method in [
-            AdvantageEstimator::Episode, AdvantageEstimator::Rloo, AdvantageEstimator::Gigpo, AdvantageEstimator::Planning,
-            AdvantageEstimator::Tabular,
-        ] {
+        for method in [AdvantageEstimator::Episode, AdvantageEstimator::Gigpo, AdvantageEstimator::Planning] {
             for normalise in NORMALISATIONS {
                 let how = How { method, normalise, ..EPISODE };
                 prop_assert!(of_group(&how, &group).iter().all(|credit| credit.weight() == 0.0), "{:?}", method);
@@ -404,23 +398,6 @@ proptest! {
         }
     }
 
-    #[test]
-    fn rloo_is_the_mean_only_advantage_times_n_over_n_less_1(group in groups()) {
-        let group = built(&group);
-        let n = group.len() as f64;
-        let how = |method| How { method, normalise: AdvantageScale::Mean, ..EPISODE };
-        let others = turns(&how(AdvantageEstimator::Rloo), &group).concat();
-        for (a, b) in others.iter().zip(turns(&how(AdvantageEstimator::Episode), &group).concat()) {
-            prop_assert!((a - n / (n - 1.0) * b).abs() < 1e-9);
-        }
-        // That is the return minus the mean return of the others.
-        for (i, a) in of_group(&how(AdvantageEstimator::Rloo), &group).iter().enumerate() {
-            let sum: f64 = group.iter().map(Episode::composite_return).sum();
-            let own = group[i].composite_return();
-            prop_assert!((a.mean - (own - (sum - own) / (n - 1.0))).abs() < 1e-9);
-        }
-    }
-
     /// Bit-identical, and so are the sampling weights.
     #[test]
     fn gigpo_without_states_is_by_episode(group in groups(), gamma in 0.0f64..=1.0) {
@@ -448,29 +425,6 @@ proptest! {
             for (a, wanted) in got.iter().zip(returns_to_go(episode, gamma)) {
                 prop_assert!((a - wanted.value).abs() < 1e-9);
             }
-        }
-    }
-
-    /// If a state contains its history, the advantages in it cancel out.
-    #[test]
-    fn in_a_tree_the_table_has_a_mean_advantage_of_zero(
-        group in groups(), gamma in 0.0f64..=1.0, lambda in 0.0f64..=1.0,
-    ) {
-        let mut path = |turns: &Vec<(u8, f64)>| {
-            let mut state = String::new();
-            let mut named = Vec::new();
-            for (action, reward) in turns {
-                named.push((state.clone(), *reward));
-                state += &action.to_string();
-            }
-            episode(&named)
-        };
-        let group: Vec<Episode> = group.iter().map(&mut path).collect();
-        let how = How { method: AdvantageEstimator::Tabular, normalise: AdvantageScale::Mean, gamma, lambda, ..EPISODE };
-        let got = turns(&how, &group);
-        for state in by_state(&group) {
-            let sum: f64 = state.iter().map(|&(e, t)| got[e][t]).sum();
-            prop_assert!(sum.abs() < 1e-9, "{}", sum);
         }
     }
 }
@@ -569,15 +523,11 @@ mod two_turns {
         assert!(near, "{got:?} against {wanted:?}");
     }
 
-    /// RLOO gives the true gradient. Comparing with a mean that includes the episode itself only shrinks it.
+    /// Comparing with a mean that includes the episode itself only shrinks the true gradient.
     #[test]
-    fn whole_episodes_are_unbiased() {
+    fn whole_episodes_have_the_right_direction() {
         let truth = truth();
         for size in [2, 3, 4] {
-            assert_is(
-                of(AdvantageEstimator::Rloo, AdvantageScale::Mean, 1.0, size),
-                truth,
-            );
             let shrunk = f64::from(size - 1) / f64::from(size);
             assert_is(
                 of(AdvantageEstimator::Episode, AdvantageScale::Mean, 1.0, size),
@@ -610,18 +560,6 @@ mod two_turns {
             let second = (n * p - 1.0 + (1.0 - p).powi(size as i32)) / (n * p);
             let by_state = [first * truth[0], second * truth[1]];
             assert!(second < first);
-            // On a tree, lambda moves advantages between episodes with the same actions, and changes no sum.
-            for lambda in [0.0, 0.5, 1.0] {
-                assert_is(
-                    of(
-                        AdvantageEstimator::Tabular,
-                        AdvantageScale::Mean,
-                        lambda,
-                        size,
-                    ),
-                    by_state,
-                );
-            }
             let whole = truth.map(|g| first * g);
             let both = [whole[0] + by_state[0], whole[1] + by_state[1]];
             assert_is(

@@ -140,10 +140,9 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
     let method = no_effect("credit.method", credit.method);
     let is_gigpo = credit.method == AdvantageEstimator::Gigpo;
     let has_critic = credit.method == AdvantageEstimator::Critic;
-    let looks_ahead = has_critic || credit.method == AdvantageEstimator::Tabular;
-    let discounts = looks_ahead || is_gigpo || credit.method == AdvantageEstimator::Planning;
+    let discounts = credit.method != AdvantageEstimator::Episode;
     add(!discounts, &["credit.gamma"], &method);
-    add(!looks_ahead, &["credit.lambda"], &method);
+    add(!has_critic, &["credit.lambda"], &method);
     add(!is_gigpo, &["credit.omega"], &method);
     let of_critic = [
         "critic.hidden",
