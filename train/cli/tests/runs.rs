@@ -342,7 +342,7 @@ fn a_config_is_shown_and_loads_again() {
     for line in [
         "learn = 3  # mine.toml (default 25), no effect",
         "sampling = \"all\"  # --set (default \"aaw\")",
-        "lr = 0.003  # the preset snake (default 0.00001)",
+        "lr = 0.002  # the preset snake (default 0.00001)",
         "beta = 0.001  # default",
     ] {
         assert!(

@@ -368,6 +368,7 @@ sampling = \"all\"
 learn = 7
 beta = 0
 kl = \"k2\"
+minibatches = 1
 clip_low = 0.1
 warmup = 20
 [eval]
@@ -391,7 +392,7 @@ all_episodes = true
     "#);
     let whole = "base = \"snake\"\n[lora]\nrank = 4\n[train]\nweights = \"all\"\n";
     assert_snapshot!(notes(whole), @r#"
-    train.lr = 0.003 (the preset snake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
+    train.lr = 0.002 (the preset snake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     lora.rank (mine.toml) has no effect with train.weights = "all", which trains no adapter
     "#);
     let settings = ["train.weights=all", "train.lr=1e-4"].map(str::to_owned);
@@ -511,13 +512,13 @@ fn every_value_says_where_it_comes_from() {
     assert_eq!(toml::from_str::<Config>(&text).unwrap(), resolved.config);
     for line in [
         "name = \"snake\"  # the name of the config",
-        "lr = 0.003  # the preset snake (default 0.00001)",
+        "lr = 0.002  # the preset snake (default 0.00001)",
         "steps = 3  # --set (default 700)",
         "seed = 5  # --seed (default 1)",
         "a = 1  # --set",
         "size = 6  # the preset snake (default 10)",
         "agents = 1  # default",
-        "clip_low = 0.2  # default, no effect",
+        "omega = 1.0  # default, no effect",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
