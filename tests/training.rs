@@ -687,7 +687,7 @@ fn another_game_is_mixed_in_at_its_share() {
             20
         );
         for game in &step.games {
-            let place = ["frozen-lake", "snake"]
+            let place = ["frozen-lake", "snake with size = 5, step_limit = 3"]
                 .iter()
                 .position(|&name| name == game.game);
             counts[place.unwrap()] += game.episodes / 2;
