@@ -228,6 +228,18 @@ pub(crate) enum View {
     Full,
 }
 
+/// The same for a game whose coordinates tell everything that its picture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ListedView {
+    /// The picture of the board alone.
+    Board,
+    /// Coordinates alone, which are a fraction of the tokens.
+    Coordinates,
+    /// Coordinates and a key, then the picture.
+    Full,
+}
+
 /// One of two sets of words or signs with the same meaning: options `wording` and `symbols`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -10,7 +10,7 @@ mod text;
 
 use serde_json::Value;
 
-use crate::options::{Phrasing, View, presets};
+use crate::options::{ListedView, Phrasing, presets};
 use crate::picture::Cell;
 use crate::rng::Stream;
 use crate::{
@@ -208,8 +208,8 @@ impl Game for SnakeEpisode {
     fn observe(&self, agent: usize) -> Result<String, GameError> {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
-            View::Board => text::board(&board, self.options.symbols),
-            View::Full => text::full(&board, &self.options),
+            ListedView::Board => text::board(&board, self.options.symbols),
+            ListedView::Coordinates | ListedView::Full => text::listed(&board, &self.options),
         })
     }
 

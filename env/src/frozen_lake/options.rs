@@ -10,7 +10,7 @@ use super::map::{LakeCell, LakeMap};
 use crate::DeclaredOptions;
 use crate::OptionRange::{Positive, Whole};
 use crate::options::{
-    LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides, wrong,
+    LONGEST_SIDE, ListedView, OptionsError, Phrasing, left_out, refused, settle_sides, wrong,
 };
 
 /// The highest step limit. Planning every step of it on the largest map still fits in memory.
@@ -38,8 +38,8 @@ crate::options! {
     map: Option<Vec<String>> = None;
     /// steps of an episode
     step_limit: usize = 20, in Whole(1, LONGEST_LAKE_EPISODE);
-    /// the picture alone, or coordinates and a key above it
-    view: View = View::Board;
+    /// the picture alone, coordinates alone, or coordinates and a key above the picture
+    view: ListedView = ListedView::Board;
     /// the cells to reach
     target: LakeTarget = LakeTarget::Goal, if changed;
     /// the only step at which arriving counts, at most `step_limit`

@@ -2,7 +2,7 @@
 
 use super::map::{LakeCell, LakeMap};
 use super::options::{LakeOptions, LakeTarget};
-use crate::options::{Phrasing, View};
+use crate::options::{ListedView, Phrasing};
 use crate::picture::{self, Role};
 
 /// Returns the signs of player, ice, red ice, hole and goal.
@@ -26,7 +26,7 @@ pub(super) fn rules(options: &LakeOptions) -> String {
         "You are out on the ice of a lake.",
     )
     .to_owned();
-    if options.view == View::Board {
+    if options.view == ListedView::Board {
         let [player, ice, red, hole, goal] = signs(options.symbols);
         rules += &format!(" {player} is you, {ice} is ice,");
         if options.red > 0 {
@@ -77,8 +77,13 @@ pub(super) fn observation(
     options: &LakeOptions,
 ) -> String {
     let state = match options.view {
-        View::Board => board(map, player, options),
-        View::Full => full(map, player, options),
+        ListedView::Board => board(map, player, options),
+        ListedView::Coordinates => format!(
+            "{}\n{}",
+            lake_in_coordinates(map, options),
+            player_in_coordinates(map, player)
+        ),
+        ListedView::Full => full(map, player, options),
     };
     match options.exact {
         Some(_) => format!("Steps taken: {steps}\n{state}"),
@@ -98,33 +103,52 @@ fn board(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     picture::rows((0..map.cells.len()).map(sign), map.width)
 }
 
-/// Returns the lake in coordinates, a key and the picture. What changes within an episode comes last, because equal beginnings of
-/// prompts are computed once.
-fn full(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+fn in_coordinates(map: &LakeMap, cells: impl Iterator<Item = usize>) -> String {
     let (width, height) = (map.width, map.height());
-    let at = |cell: usize| (cell % width, height - 1 - cell / width);
-    let all = |kind| picture::list(map.cells_of(kind).map(at));
-    let [own, ice, red, hole, goal] = signs(options.symbols);
+    picture::list(cells.map(|cell| (cell % width, height - 1 - cell / width)))
+}
+
+fn lake_in_coordinates(map: &LakeMap, options: &LakeOptions) -> String {
+    let all = |kind| in_coordinates(map, map.cells_of(kind));
     let [left, right] = picture::signs_of_x(options.swapped);
-    let (red_cells, red_sign) = if options.red > 0 {
-        let cells = all(LakeCell::Red);
-        (format!("Red cells: {cells}\n"), format!(", {red} red ice"))
-    } else {
-        Default::default()
+    let red_cells = match options.red {
+        0 => String::new(),
+        _ => format!("Red cells: {}\n", all(LakeCell::Red)),
     };
     format!(
         "{}\n\
          left is x {left} 1, right is x {right} 1, up is y + 1, down is y - 1.\n\
          Holes: {}\n\
          {red_cells}\
-         Goal: {}\n\
-         Key: {own} player, {hole} hole, {goal} goal, {ice} ice{red_sign}\n\
-         Player position: {}\n\
-         State:\n{}",
-        picture::coordinates(width, height),
+         Goal: {}",
+        picture::coordinates(map.width, map.height()),
         all(LakeCell::Hole),
         all(LakeCell::Goal),
-        picture::list([at(player)].into_iter()),
+    )
+}
+
+fn player_in_coordinates(map: &LakeMap, player: usize) -> String {
+    format!(
+        "Player position: {}",
+        in_coordinates(map, [player].into_iter())
+    )
+}
+
+/// Returns the lake in coordinates, a key and the picture. What changes within an episode comes last, because equal beginnings of
+/// prompts are computed once.
+fn full(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+    let [own, ice, red, hole, goal] = signs(options.symbols);
+    let red_sign = match options.red {
+        0 => String::new(),
+        _ => format!(", {red} red ice"),
+    };
+    format!(
+        "{}\n\
+         Key: {own} player, {hole} hole, {goal} goal, {ice} ice{red_sign}\n\
+         {}\n\
+         State:\n{}",
+        lake_in_coordinates(map, options),
+        player_in_coordinates(map, player),
         board(map, player, options)
     )
 }

@@ -8,7 +8,8 @@ use super::board::{Food, SnakeEvent};
 use crate::DeclaredOptions;
 use crate::OptionRange::{Real, Whole};
 use crate::options::{
-    LONGEST_EPISODE, LONGEST_SIDE, OptionsError, Phrasing, View, left_out, refused, settle_sides,
+    LONGEST_EPISODE, LONGEST_SIDE, ListedView, OptionsError, Phrasing, left_out, refused,
+    settle_sides,
 };
 
 /// A head is shown as one digit.
@@ -46,8 +47,8 @@ crate::options! {
     step_reward: f64 = -0.01, in Real(-1000.0, 1000.0);
     /// rounds of an episode
     step_limit: usize = 20, in Whole(1, LONGEST_EPISODE);
-    /// the picture alone, or coordinates and a key above it
-    view: View = View::Board;
+    /// the picture alone, coordinates alone, or coordinates and a key above the picture
+    view: ListedView = ListedView::Board;
     /// how enemies move: at random, or as the scripted player
     opponent: Opponent = Opponent::Random, if changed;
     /// direction in which apples roll, one cell per round; not with fires

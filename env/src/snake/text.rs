@@ -2,7 +2,7 @@
 
 use super::board::{Food, Snake, SnakeBoard};
 use super::options::SnakeOptions;
-use crate::options::{Phrasing, View};
+use crate::options::{ListedView, Phrasing};
 use crate::picture::{self, Cell, Role};
 
 /// Returns the signs of nine heads (the first is the agent's own), body, empty cell, apple, banana and fire.
@@ -42,7 +42,7 @@ pub(super) fn rules(options: &SnakeOptions) -> String {
             " Every snake takes its step in the same moment.",
         );
     }
-    if options.view == View::Board {
+    if options.view == ListedView::Board {
         let signs = options.wording.either("Key", "Signs");
         rules += &format!(" {signs}: {}.", legend(options));
     }
@@ -114,7 +114,7 @@ fn legend(options: &SnakeOptions) -> String {
     legend + &format!(", {} empty", signs[EMPTY])
 }
 
-/// Returns the key of a state: the content of [`full`] in one line.
+/// Returns the key of a state: the content of [`listed`] in one line.
 pub(super) fn key(board: &SnakeBoard) -> String {
     let mut food = board.food.clone();
     food.sort();
@@ -130,8 +130,8 @@ pub(super) fn key(board: &SnakeBoard) -> String {
     key
 }
 
-/// Returns the board in coordinates, a key and the picture. Equal boards have equal texts.
-pub(super) fn full(board: &SnakeBoard, options: &SnakeOptions) -> String {
+/// Returns the board in coordinates, and in the full view a key and the picture. Equal boards have equal texts.
+pub(super) fn listed(board: &SnakeBoard, options: &SnakeOptions) -> String {
     let [left, right] = picture::signs_of_x(options.swapped);
     let mut lines = vec![
         picture::coordinates(board.width, board.height),
@@ -162,8 +162,10 @@ pub(super) fn full(board: &SnakeBoard, options: &SnakeOptions) -> String {
             "Each round every apple rolls one cell towards the {edge} edge."
         ));
     }
-    lines.push(format!("Key: {}", legend(options)));
-    lines.push(format!("State:\n{}", self::board(board, options.symbols)));
+    if options.view == ListedView::Full {
+        lines.push(format!("Key: {}", legend(options)));
+        lines.push(format!("State:\n{}", self::board(board, options.symbols)));
+    }
     lines.join("\n")
 }
 
