@@ -74,42 +74,38 @@ fn the_smoke_test_finds_a_wrong_kernel() {
     }
 }
 
-/// The test that the one below runs, in separate processes with other subgroup sizes.
+/// lavapipe's subgroups are as wide as its vectors, which an environment variable sets. 8 is its own choice, with which all
+/// other tests run. Subgroups of 4 are too narrow to exchange rows, so the threads use workgroup memory. Other devices have
+/// one choice.
 #[test]
-fn every_op_is_right_with_subgroups_of_this_size() {
-    for check in checks() {
-        check
-            .run(&gpu())
-            .unwrap_or_else(|wrong| panic!("{check:?}: {wrong}"));
-    }
-    let (least, most) = gpu().caps().subgroup;
-    println!("subgroups of {least} to {most}");
-}
-
-/// lavapipe's subgroups are as wide as its vectors, which an environment variable sets: 4, 8 and 16. Subgroups of 4 are
-/// too narrow to exchange rows, so the threads use workgroup memory. Other devices have their own sizes.
-#[test]
-fn kernels_are_right_whatever_the_size_of_subgroups() {
-    let is_lavapipe = gpu().caps().name.starts_with("llvmpipe");
-    for size in [4, 8, 16] {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "adapters::every_op_is_right_with_subgroups_of_this_size",
-                "--nocapture",
-            ])
-            .env("LP_NATIVE_VECTOR_WIDTH", (32 * size).to_string())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{size}: {text}"
-        );
-        let told = format!("subgroups of {size} to {size}");
-        assert!(!is_lavapipe || text.contains(&told), "{size}: {text}");
-        if !is_lavapipe {
-            return;
+fn kernels_are_right_with_wider_and_narrower_subgroups() {
+    const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
+    if std::env::var_os(WIDTH).is_some() {
+        for check in checks() {
+            check
+                .run(&gpu())
+                .unwrap_or_else(|wrong| panic!("{check:?}: {wrong}"));
+        }
+        let (least, most) = gpu().caps().subgroup;
+        println!("subgroups of {least} to {most}");
+    } else if gpu().caps().name.starts_with("llvmpipe") {
+        for size in [4, 16] {
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "adapters::kernels_are_right_with_wider_and_narrower_subgroups",
+                    "--nocapture",
+                ])
+                .env(WIDTH, (32 * size).to_string())
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            let wanted = [
+                format!("subgroups of {size} to {size}"),
+                "1 passed".to_owned(),
+            ];
+            let is_right = wanted.iter().all(|wanted| text.contains(wanted));
+            assert!(output.status.success() && is_right, "{size}: {text}");
         }
     }
 }

@@ -366,7 +366,7 @@ fn pretraining_twice_gives_the_same_files() {
     let make = || {
         let dir = tempfile::tempdir().unwrap();
         let how = PretrainOptions {
-            steps: 3,
+            steps: 2,
             ..PretrainOptions::default()
         };
         let mut losses = Vec::new();

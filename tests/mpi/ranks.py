@@ -22,7 +22,8 @@ KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
 # Seconds in which a run ends after it lost a rank.
 PATIENCE = 10
 
-SMALL = ["frozen-lake", "--steps", "4", "--set", "train.groups=4", "--set", "eval.episodes=6", "--set", "eval.every=2"]
+FEW = ["frozen-lake", "--set", "train.groups=4", "--set", "eval.episodes=6"]
+SMALL = FEW + ["--steps", "4", "--set", "eval.every=2"]
 # Several batches, updates and games, turn-level credit, ratios of episodes, and a reference from the warm-up.
 RICH = SMALL + [
     "--warmup=1", "--set", "warmup.episodes=4", "--set", "train.tokens_per_batch=300", "--set", "train.minibatches=2",
@@ -30,7 +31,7 @@ RICH = SMALL + [
     "--set", 'mix=[{name="snake",share=0.5}]',
 ]  # fmt: skip
 # Long enough to be killed in the middle.
-LONG = ["frozen-lake", "--steps", "40", "--set", "eval.episodes=6", "--set", "eval.every=10", "--set", "checkpoint.every=5"]
+LONG = FEW + ["--steps", "40", "--set", "eval.every=10", "--set", "checkpoint.every=5"]
 
 # A machine for tests has fewer cores than ranks, and its user is root.
 os.environ |= {
@@ -134,7 +135,7 @@ def main() -> None:
     longest, random_numbers = 0.0, random.Random(1)
     for number in range(KILLS):
         run, ranks = home / f"killed-{number}", random_numbers.choice([2, 3, 4])
-        after = random_numbers.uniform(0, 4)
+        after = random_numbers.uniform(0, 2)
         seconds, text = interrupted(ranks, run, *LONG, "--out", run, after=after, stop=kill_a_rank(run))
         assert seconds < PATIENCE, f"{seconds} s: {text}"
         longest = max(longest, seconds)

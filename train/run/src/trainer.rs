@@ -376,9 +376,12 @@ pub(crate) mod tests {
     fn train_to(steps: usize, dir: &Path) {
         let settings = [
             &format!("train.steps={steps}"),
+            "train.groups=2",
             "train.group_size=8",
             // The rate of a step does not depend on the number of steps.
             "train.lr_end=1",
+            // Entropy is below the band, so each step learns, also if all returns are equal.
+            "train.entropy_band=[1.5,100.0]",
             "eval.episodes=4",
             "eval.every=2",
         ];

@@ -145,17 +145,15 @@ fn the_number_of_ranks_does_not_change_a_bit() {
         "mix=[{name=\"snake\",share=0.5}]",
     ];
     let home = tempfile::tempdir().unwrap();
-    for (name, more, sizes) in [("plain", &[][..], &[3][..]), ("rich", &rich, &[2, 4])] {
+    for (name, more, size) in [("plain", &[][..], 4), ("rich", &rich, 3)] {
         let settings = [&SMALL[..], &["train.steps=2"], more].concat();
         let dir = |size| home.path().join(format!("{name}-{size}"));
         train_on(1, &settings, &dir(1));
         let wanted = left(&dir(1));
         let learned = |line: &Value| line["grad_norm"].as_f64() > Some(0.0);
         assert!(wanted.1.iter().any(learned));
-        for &size in sizes {
-            train_on(size, &settings, &dir(size));
-            assert!(left(&dir(size)) == wanted, "{name}, {size} ranks");
-        }
+        train_on(size, &settings, &dir(size));
+        assert!(left(&dir(size)) == wanted, "{name}, {size} ranks");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::record::{Record, RecordError, Sink};
 use crate::state::RunPurpose;
 use crate::trainer::{TrainingEnd, resume, train};
 
-const TAGS: [&str; 11] = [
+const TAGS: [&str; 12] = [
     "policy.reply=tags",
     "policy.max_new_tokens=14",
     "game.options.step_limit=6",
@@ -19,6 +19,7 @@ const TAGS: [&str; 11] = [
     "eval.episodes=4",
     "eval.every=1",
     "record.all_episodes=true",
+    "warmup.episodes=8",
     "warmup.updates=30",
     "warmup.lr=1e-2",
 ];

@@ -15,6 +15,7 @@ fn ask(session: &mut PageSession, request: Value) -> Result<Value, String> {
 fn start(session: &mut PageSession, steps: usize) {
     let run = json!({"call": "start", "preset": "frozen-lake", "seed": "3", "group_size": 2, "sampling": "all", "steps": steps});
     assert_eq!(ask(session, run).unwrap(), json!({ "steps": steps }));
+    session.run().unwrap().state.config.eval.episodes = 20;
 }
 
 fn advance(session: &mut PageSession) -> Result<Value, String> {
