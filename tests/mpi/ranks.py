@@ -23,11 +23,11 @@ KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
 PATIENCE = 10
 
 FEW = ["frozen-lake", "--set", "train.groups=4", "--set", "eval.episodes=6"]
-SMALL = FEW + ["--steps", "4", "--set", "eval.every=2"]
+SMALL = FEW + ["--steps", "2", "--set", "eval.every=1"]
 # Several batches, updates and games, turn-level credit, ratios of episodes, and a reference from the warm-up.
 RICH = SMALL + [
-    "--warmup=1", "--set", "warmup.episodes=4", "--set", "train.tokens_per_batch=300", "--set", "train.minibatches=2",
-    "--set", 'train.ratio="episode"', "--set", "train.beta=0.1", "--set", "policy.constrain=true",
+    "--warmup=1", "--set", "warmup.episodes=4", "--set", "train.group_size=4", "--set", "train.tokens_per_batch=600",
+    "--set", "train.minibatches=2", "--set", 'train.ratio="episode"', "--set", "train.beta=0.1", "--set", "policy.constrain=true",
     "--set", 'mix=[{name="snake",share=0.5}]',
 ]  # fmt: skip
 # Long enough to be killed in the middle.
