@@ -1,366 +1,295 @@
-//! The texts that a base model learns from: boards, questions about them, and what actions lead to.
-//!
-//! No text says which action is good.
+//! The lessons of an update: which states of which games have questions, and how much each counts.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use lapwing_env::rng::Stream;
-use lapwing_env::{Game, GameError, Legend, Role, Scenario};
+use lapwing_env::{Game, Scenario};
+use lapwing_model::{ChatTemplate, Message, Tokenizer};
+use lapwing_play::AgentView;
+use lapwing_play::prompt::Prompts;
+use lapwing_play::scenes::Scenes;
+use lapwing_play::seeds;
+use lapwing_train::Error;
 
-/// The directions in which cells are compared, with their steps in rows and columns.
-const DIRECTIONS: [(&str, isize, isize); 4] = [
-    ("left", 0, -1),
-    ("right", 0, 1),
-    ("up", -1, 0),
-    ("down", 1, 0),
-];
+use super::questions::{BoardState, Question, round};
+use super::{PretrainOptions, vocabulary};
 
-/// The most actions in a question.
-const ACTIONS: usize = 3;
+/// Lessons about the game of an update, and about its other game. With an eighth of them, three times as many updates read less.
+const LESSONS: [usize; 2] = [640, 160];
+/// The most walks for these lessons. A game can have fewer states than they need.
+const WALKS: usize = 40;
+/// Share of the updates with the first game alone. A model that reads some boards learns to read others much faster.
+const ALONE: f64 = 0.6;
+/// Rounds of a walk: enough to get anywhere. A dozen stay near the start, and so did what a model could read.
+const ROUNDS: usize = 120;
+/// Share of a walk's states that have lessons. Neighbouring states teach much the same.
+const ASKED: f64 = 0.05;
+/// Questions after the board, for each state.
+const QUESTIONS: usize = 6;
+/// Questions in the system message, the same for all states of a game in an update, which therefore share its tokens.
+const INSTRUCTIONS: usize = 2;
+/// Share of a game's loss that belongs to prompts which ask for an action.
+const PLAY: f64 = 0.1;
 
-/// The subject of a question. Directions are places in [`DIRECTIONS`], actions in [`Scenario::actions`]; rows and columns
-/// count from 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Topic {
-    /// What do actions lead to, one after the other?
-    Outcome(Vec<usize>),
-    /// Which sign is next to the player in this direction?
-    Beside(usize),
-    /// On which side of the player is this sign, or the edge?
-    Side(Option<char>),
-    /// Which signs are next to the player, in the order of [`DIRECTIONS`]?
-    Around,
-    /// Where is the nearest of these signs, seen from the player?
-    Where(char),
-    /// How many steps away is it?
-    Distance(char),
-    /// Which sign is in this row and column?
-    At(usize, usize),
-    /// How many of these signs are there?
-    Count(char),
+/// A prompt, its equally likely answers, and its share of the loss.
+pub(super) struct Lesson {
+    pub topic: &'static str,
+    pub prompt: Arc<[u32]>,
+    pub answers: Vec<Vec<u32>>,
+    pub share: f64,
 }
 
-/// A question about a state, in one of two wordings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
-    topic: Topic,
-    reworded: bool,
-}
+/// The topic of prompts that ask for an action.
+const ACTION: &str = "action";
 
-impl Question {
-    /// Returns what the question is about, in a word: for neighbours, their direction.
-    pub fn topic(&self) -> &'static str {
-        match self.topic {
-            Topic::Outcome(_) => "outcome",
-            Topic::Beside(way) => DIRECTIONS[way].0,
-            Topic::Side(_) => "side",
-            Topic::Around => "around",
-            Topic::Where(_) => "where",
-            Topic::Distance(_) => "distance",
-            Topic::At(..) => "at",
-            Topic::Count(_) => "count",
+/// Draws the lessons of an update.
+pub(super) fn lessons(
+    how: &PretrainOptions,
+    step: usize,
+    games: &mut [PretrainGame<'_>],
+) -> Result<Vec<Lesson>, Error> {
+    let main = how.games.len();
+    let mut random = Stream::new(seeds::derive(how.seed, "other", &[step]), "pretraining");
+    let is_alone = step < (how.steps as f64 * ALONE) as usize;
+    let mut chosen = vec![(if is_alone { 0 } else { step % main }, LESSONS[0])];
+    if !how.others.is_empty() && !is_alone && random.chance(0.5) {
+        chosen.push((main + random.below(how.others.len()), LESSONS[1]));
+    }
+    let mut lessons = Vec::new();
+    for (number, count) in &chosen {
+        for mut lesson in games[*number].lessons(how.seed, step, *count)? {
+            lesson.share /= chosen.len() as f64;
+            lessons.push(lesson);
         }
+    }
+    Ok(lessons)
+}
+
+/// Gives each lesson its share of the loss; they add up to 1. The lessons of a topic together have as much as they are many. Among
+/// them all answers have the same, since a rare one, such as a hole beside the player, is what a player must see.
+fn share(lessons: &mut [Lesson]) {
+    let mut topics: BTreeMap<&str, BTreeMap<&[Vec<u32>], usize>> = BTreeMap::new();
+    for lesson in &*lessons {
+        let answers = topics.entry(lesson.topic).or_default();
+        *answers.entry(&lesson.answers).or_default() += 1;
+    }
+    let count = |topic: &str| topics.get(topic).map_or(0, |it| it.values().sum::<usize>());
+    let questions = lessons.len() - count(ACTION);
+    let share = |lesson: &Lesson| {
+        let answers = &topics[lesson.topic];
+        let topic = match lesson.topic {
+            ACTION => PLAY,
+            topic => (1.0 - PLAY) * count(topic) as f64 / questions as f64,
+        };
+        topic / (answers.len() * answers[&lesson.answers[..]]) as f64
+    };
+    let shares: Vec<f64> = lessons.iter().map(share).collect();
+    for (lesson, share) in lessons.iter_mut().zip(shares) {
+        lesson.share = share;
     }
 }
 
-/// Row and column.
-type Square = (usize, usize);
-
-/// A state of a game, as its first agent sees it.
-pub(super) struct BoardState<'a> {
-    game: &'a dyn Game,
+/// A game whose prompts ask for single-word replies.
+pub(super) struct PretrainGame<'a> {
     scenario: &'a dyn Scenario,
-    pub observation: String,
-    board: Vec<Vec<char>>,
-    /// the cell of the first agent, if the board shows it
-    player: Option<Square>,
+    scenes: Scenes,
+    actions: Vec<Vec<u32>>,
+    prompts: Prompts,
 }
 
-impl<'a> BoardState<'a> {
-    /// # Errors
-    /// If the game fails.
-    pub fn new(
-        game: &'a dyn Game,
+impl PretrainGame<'_> {
+    pub fn new<'a>(
         scenario: &'a dyn Scenario,
-    ) -> Result<BoardState<'a>, GameError> {
-        let observation = game.observe(0)?;
-        let legend = scenario.legend();
-        let board = board(&observation, legend);
-        let is_player = |sign: char| legend(sign.encode_utf8(&mut [0; 4])) == Some(Role::Player);
-        let player = cells(&board).find(|(_, sign)| is_player(*sign));
-        Ok(BoardState {
-            game,
+        tokenizer: &Tokenizer,
+        template: &Arc<ChatTemplate>,
+    ) -> Result<PretrainGame<'a>, Error> {
+        let prompts = vocabulary::word_prompts(scenario)?;
+        let actions = scenario.actions().iter().map(|it| tokenizer.encode(it));
+        Ok(PretrainGame {
             scenario,
-            player: player.map(|(cell, _)| cell),
-            observation,
-            board,
+            scenes: Scenes::of(scenario)?,
+            actions: actions.collect::<Result<_, _>>()?,
+            prompts: Prompts::new(prompts, tokenizer.clone(), template.clone()),
         })
     }
 
-    /// Draws a question. States without a board have questions about actions only.
-    pub fn question(&self, random: &mut Stream) -> Question {
-        let reworded = random.chance(0.5);
-        let drawn = match (self.board.is_empty(), self.player) {
-            (true, _) => 0,
-            (false, None) => random.below(8),
-            (false, Some(_)) => random.below(48),
-        };
-        let sign = |random: &mut Stream| {
-            let signs = self.signs();
-            signs[random.below(signs.len())]
-        };
-        let topic = match drawn {
-            0..=5 => {
-                let count = 1 + random.below(ACTIONS);
-                let action = |_| random.below(self.scenario.actions().len());
-                Topic::Outcome((0..count).map(action).collect())
+    /// Returns about this many lessons about the states of random walks. Their shares add up to 1.
+    fn lessons(&mut self, seed: u64, step: usize, count: usize) -> Result<Vec<Lesson>, Error> {
+        let mut lessons = Vec::new();
+        let mut seen = HashSet::new();
+        let mut instructions = Vec::new();
+        for walk in 0..WALKS {
+            let seed = seeds::derive(seed, "walk", &[step, walk]);
+            let mut random = Stream::new(seed, "pretraining");
+            let mut game = self.scenario.start(self.scene(seed)?, seed)?;
+            for round in 0..ROUNDS {
+                if lessons.len() >= count {
+                    break;
+                }
+                let state = BoardState::new(&*game, self.scenario)?;
+                if instructions.is_empty() {
+                    let draw = |_| state.question(&mut random);
+                    instructions = (0..INSTRUCTIONS).map(draw).collect();
+                }
+                if random.chance(ASKED) && seen.insert(state.observation.clone()) {
+                    lessons.push(self.action(&state.observation)?);
+                    let luck = seeds::derive(seed, "outcome", &[round]);
+                    for question in &instructions {
+                        lessons.extend(self.lesson(&state, question, false, luck)?);
+                    }
+                    for _ in 0..QUESTIONS {
+                        let question = state.question(&mut random);
+                        lessons.extend(self.lesson(&state, &question, true, luck)?);
+                    }
+                }
+                let Some(actions) = self.survived(&*game, &mut random)? else {
+                    break;
+                };
+                game.play(&actions)?;
             }
-            6 => {
-                let row = random.below(self.board.len());
-                Topic::At(row, random.below(self.board[row].len()))
-            }
-            7 => Topic::Count(sign(random)),
-            8 => Topic::Distance(sign(random)),
-            9..=11 => Topic::Where(sign(random)),
-            12..=27 => Topic::Beside(random.below(DIRECTIONS.len())),
-            28..=37 => Topic::Side(random.chance(0.75).then(|| sign(random))),
-            _ => Topic::Around,
-        };
-        Question { topic, reworded }
-    }
-
-    /// Returns the signs on the board, each once.
-    fn signs(&self) -> Vec<char> {
-        let mut signs: Vec<char> = cells(&self.board).map(|(_, sign)| sign).collect();
-        signs.sort_unstable();
-        signs.dedup();
-        signs
-    }
-
-    /// Returns the text of a question.
-    pub fn ask(&self, question: &Question) -> String {
-        let own = self
-            .player
-            .map_or('?', |(row, column)| self.board[row][column]);
-        let named = |actions: &[usize]| {
-            let names = actions.iter().map(|it| &*self.scenario.actions()[*it]);
-            names.collect::<Vec<_>>().join(", ")
-        };
-        match (&question.topic, question.reworded) {
-            (Topic::Outcome(actions), false) => format!("What follows {}?", named(actions)),
-            (Topic::Outcome(actions), true) => format!("After {}?", named(actions)),
-            (Topic::Beside(way), false) => format!("What is {} of {own}?", DIRECTIONS[*way].0),
-            (Topic::Beside(way), true) => format!("Look {} from {own}.", DIRECTIONS[*way].0),
-            (Topic::Side(sign), false) => format!("Name a side with {}.", name(*sign)),
-            (Topic::Side(sign), true) => format!("On which side is {}?", name(*sign)),
-            (Topic::Around, false) => format!("What is around {own}?"),
-            (Topic::Around, true) => format!("Look around {own}."),
-            (Topic::Where(sign), false) => format!("Where is {sign}?"),
-            (Topic::Where(sign), true) => format!("Which way is {sign} from {own}?"),
-            (Topic::Distance(sign), false) => format!("How far is {sign}?"),
-            (Topic::Distance(sign), true) => format!("Steps from {own} to {sign}?"),
-            (Topic::At(row, column), false) => {
-                format!("What is in row {}, column {}?", row + 1, column + 1)
-            }
-            (Topic::At(row, column), true) => format!("Row {}, column {}?", row + 1, column + 1),
-            (Topic::Count(sign), false) => format!("How many {sign}?"),
-            (Topic::Count(sign), true) => format!("Count {sign}."),
         }
+        share(&mut lessons);
+        Ok(lessons)
     }
 
-    /// Returns the right answers to a question. `luck` is the chance of the actions' outcome. There is none if the question does
-    /// not fit this state.
-    ///
-    /// # Errors
-    /// If the game fails.
-    pub fn answers(&self, question: &Question, luck: u64) -> Result<Vec<String>, GameError> {
-        let at = |row: usize, column: usize| self.board.get(row)?.get(column).copied();
-        let beside = |(row, column): Square, way: usize| {
-            let (_, down, right) = DIRECTIONS[way];
-            at(
-                row.wrapping_add_signed(down),
-                column.wrapping_add_signed(right),
-            )
-        };
-        let sides = |sign, player| {
-            let ways = (0..DIRECTIONS.len()).filter(|way| beside(player, *way) == sign);
-            let names: Vec<String> = ways.map(|way| DIRECTIONS[way].0.to_owned()).collect();
-            match names.is_empty() {
-                true => vec!["none".to_owned()],
-                false => names,
-            }
-        };
-        let same = |sign| cells(&self.board).filter(move |(_, other)| *other == sign);
-        let away = |(row, column): Square, (y, x): Square| row.abs_diff(y) + column.abs_diff(x);
-        let nearest = |sign, from| {
-            let cells = same(sign).map(|(cell, _)| cell);
-            cells.min_by_key(|cell| away(*cell, from))
-        };
-        let answer = match question.topic {
-            Topic::Side(sign) => {
-                return Ok(self.player.map_or(Vec::new(), |player| sides(sign, player)));
-            }
-            Topic::Outcome(ref actions) => self.outcome(actions, luck)?,
-            Topic::At(row, column) => Some(name(at(row, column))),
-            Topic::Around => self.player.map(|player| {
-                let all = (0..DIRECTIONS.len()).map(|way| name(beside(player, way)));
-                all.collect::<Vec<_>>().join(" ")
-            }),
-            Topic::Count(sign) => Some(same(sign).count().to_string()),
-            Topic::Beside(way) => self.player.map(|player| name(beside(player, way))),
-            Topic::Where(sign) => self.player.map(|player| match nearest(sign, player) {
-                Some(cell) => whereabouts(cell, player),
-                None => "none".to_owned(),
-            }),
-            Topic::Distance(sign) => self.player.map(|player| match nearest(sign, player) {
-                Some(cell) => away(cell, player).to_string(),
-                None => "none".to_owned(),
-            }),
-        };
-        Ok(answer.into_iter().collect())
+    /// Returns a training scene.
+    fn scene(&self, seed: u64) -> Result<u64, Error> {
+        let draw = |attempt| seeds::derive(seed, "scene", &[attempt]);
+        Ok(self.scenes.training(self.scenario, draw)?)
     }
 
-    /// Returns whether actions change the state or end the episode, and their points. `None` if the game cannot be copied.
-    fn outcome(&self, actions: &[usize], luck: u64) -> Result<Option<String>, GameError> {
-        let Some(mut game) = self.game.fork(luck) else {
+    /// Returns the lesson that any action may follow this observation.
+    fn action(&mut self, observation: &str) -> Result<Lesson, Error> {
+        Ok(Lesson {
+            topic: ACTION,
+            prompt: self.prompts.ids(&AgentView::first(observation))?,
+            answers: self.actions.clone(),
+            share: 0.0,
+        })
+    }
+
+    /// Returns the lesson of a question that stands after the board or else in the system message.
+    fn lesson(
+        &self,
+        state: &BoardState<'_>,
+        question: &Question,
+        is_after: bool,
+        luck: u64,
+    ) -> Result<Option<Lesson>, Error> {
+        let answers = state.answers(question, luck)?;
+        if answers.is_empty() {
             return Ok(None);
-        };
-        let mut random = Stream::new(luck, "others");
-        let (mut points, mut over) = (0.0, false);
-        for action in actions {
-            let result = game.play(&round(self.scenario, *action, &mut random))?[0];
-            points += result.reward;
-            over = result.over;
-            if over {
-                break;
-            }
         }
-        let what = match (over, game.observe(0)? == self.observation) {
-            (true, _) => "end",
-            (false, true) => "nothing",
-            (false, false) => "change",
+        let (rules, seen) = (self.scenario.rules(), &state.observation);
+        let asked = state.ask(question);
+        let (system, user) = match is_after {
+            true => (
+                "Answer the question.".to_owned(),
+                format!("{seen}\n{asked}"),
+            ),
+            false => {
+                let actions = self.scenario.actions().join(", ");
+                (
+                    format!("Reply with one word: {actions}.\n{asked}"),
+                    seen.clone(),
+                )
+            }
         };
-        Ok(Some(match (points * 100.0).round() / 100.0 {
-            0.0 => what.to_owned(),
-            points => format!("{what}, {points}"),
+        let system = Message::new("system", format!("{rules}\n{system}"));
+        let messages = [system, Message::new("user", user)];
+        let prompt = self.prompts.template().render(&messages, true)?;
+        let tokenizer = self.prompts.tokenizer();
+        let answers = answers.iter().map(|it| tokenizer.encode(it));
+        Ok(Some(Lesson {
+            topic: question.topic(),
+            prompt: tokenizer.encode(&prompt)?.into(),
+            answers: answers.collect::<Result<_, _>>()?,
+            share: 0.0,
         }))
     }
-}
 
-/// Returns the actions of a round: this one of the first agent, and random ones of the others.
-pub(super) fn round(
-    scenario: &dyn Scenario,
-    action: usize,
-    random: &mut Stream,
-) -> Vec<Option<usize>> {
-    let count = scenario.actions().len();
-    let others = (1..scenario.agents()).map(|_| Some(random.below(count)));
-    [Some(action)].into_iter().chain(others).collect()
-}
-
-/// Returns the last lines of an observation that are rows of cells.
-fn board(observation: &str, legend: Legend) -> Vec<Vec<char>> {
-    let sign = |cell: &str| {
-        let mut signs = cell.chars();
-        let sign = signs.next().filter(|_| signs.next().is_none())?;
-        legend(cell).map(|_| sign)
-    };
-    let row = |line: &str| line.split(' ').map(sign).collect::<Option<Vec<char>>>();
-    let mut rows: Vec<Vec<char>> = observation.lines().rev().map_while(row).collect();
-    rows.reverse();
-    rows
-}
-
-fn cells(board: &[Vec<char>]) -> impl Iterator<Item = (Square, char)> {
-    let rows = board.iter().enumerate();
-    rows.flat_map(|(y, row)| row.iter().enumerate().map(move |(x, sign)| ((y, x), *sign)))
-}
-
-/// Returns the name of a neighbour: its sign, or the edge.
-fn name(sign: Option<char>) -> String {
-    sign.map_or("edge".to_owned(), String::from)
-}
-
-/// Returns where a cell is, seen from another: "right 2 down 1".
-fn whereabouts(cell: Square, from: Square) -> String {
-    let way = |to: usize, from: usize, [less, more]: [&'static str; 2]| match to.abs_diff(from) {
-        0 => None,
-        steps => Some(format!("{} {steps}", if to < from { less } else { more })),
-    };
-    let across = way(cell.1, from.1, ["left", "right"]);
-    let along = way(cell.0, from.0, ["up", "down"]);
-    let ways: Vec<String> = across.into_iter().chain(along).collect();
-    match ways.is_empty() {
-        true => "here".to_owned(),
-        false => ways.join(" "),
+    /// Draws the actions of a round that does not end the first agent's episode, so that a walk gets far. `None` if every
+    /// action of this agent may end it.
+    fn survived(
+        &self,
+        game: &dyn Game,
+        random: &mut Stream,
+    ) -> Result<Option<Vec<Option<usize>>>, Error> {
+        let mut order: Vec<usize> = (0..self.actions.len()).collect();
+        random.shuffle(&mut order);
+        for action in order {
+            let actions = round(self.scenario, action, random);
+            let Some(mut tried) = game.fork(random.below(1 << 30) as u64) else {
+                return Ok(Some(actions));
+            };
+            if !tried.play(&actions)?[0].over {
+                return Ok(Some(actions));
+            }
+        }
+        Ok(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
-    fn answers(game: &str, options: &Value, topic: Topic) -> Vec<String> {
-        let kind = lapwing_env::find(game).unwrap();
-        let scenario = (kind.configure)(options).unwrap();
-        let game = scenario.start(1, 1).unwrap();
-        let state = BoardState::new(&*game, &*scenario).unwrap();
-        let question = Question {
+    /// No text says which action is good: all have the same share of the loss.
+    #[test]
+    fn all_actions_are_equally_likely() {
+        let how = PretrainOptions::default();
+        let files = lapwing_train::base::files::Files::open(None).unwrap();
+        let tokenizer = files.tokenizer().unwrap();
+        let template = files.template().unwrap().into();
+        let scenario = how.games[0].scenario().unwrap();
+        let mut game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
+        let lessons = game.lessons(1, 0, 40).unwrap();
+        let asked = lessons.iter().filter(|it| it.topic == ACTION);
+        let asked: Vec<&Lesson> = asked.collect();
+        assert!(!asked.is_empty() && asked.iter().all(|it| it.answers == game.actions));
+        let share = |some: &mut dyn Iterator<Item = &Lesson>| some.map(|it| it.share).sum::<f64>();
+        assert!((share(&mut asked.into_iter()) - PLAY).abs() < 1e-9);
+        assert!((share(&mut lessons.iter()) - 1.0).abs() < 1e-9);
+    }
+
+    /// A rare answer has the share of a frequent one, and a topic that of its number of lessons.
+    #[test]
+    fn all_answers_to_a_question_have_the_same_share() {
+        let lesson = |topic, answer| Lesson {
             topic,
-            reworded: false,
+            prompt: Arc::from([0]),
+            answers: vec![vec![answer]],
+            share: 0.0,
         };
-        state.answers(&question, 1).unwrap()
-    }
-
-    #[test]
-    fn answers_are_true() {
-        let lake = json!({ "map": ["SFF", "HFG"] });
-        let topics = [
-            (Topic::Beside(0), "edge"),
-            (Topic::Beside(1), "_"),
-            (Topic::Beside(3), "O"),
-            (Topic::Around, "edge _ edge O"),
-            (Topic::Side(Some('O')), "down"),
-            (Topic::Side(Some('G')), "none"),
-            (Topic::Where('G'), "right 2 down 1"),
-            (Topic::Where('P'), "here"),
-            (Topic::Where('R'), "none"),
-            (Topic::Distance('G'), "3"),
-            (Topic::At(1, 2), "G"),
-            (Topic::Count('_'), "3"),
-            // left, down, right, up
-            (Topic::Outcome(vec![0]), "nothing"),
-            (Topic::Outcome(vec![1]), "end"),
-            (Topic::Outcome(vec![2]), "change"),
-            (Topic::Outcome(vec![2, 0, 0]), "nothing"),
-            (Topic::Outcome(vec![2, 2, 1]), "end, 1"),
-        ];
-        for (topic, right) in topics {
-            let told = format!("{topic:?}");
-            assert_eq!(answers("frozen-lake", &lake, topic), [right], "{told}");
+        let left = [1, 1, 1, 2].map(|answer| lesson("left", answer));
+        let others = [lesson("count", 3), lesson(ACTION, 4)];
+        let mut lessons: Vec<Lesson> = left.into_iter().chain(others).collect();
+        share(&mut lessons);
+        let rest = 1.0 - PLAY;
+        let (frequent, rare) = (rest * 0.8 / 6.0, rest * 0.8 / 2.0);
+        let wanted = [frequent, frequent, frequent, rare, rest * 0.2, PLAY];
+        for (lesson, wanted) in lessons.iter().zip(wanted) {
+            assert!((lesson.share - wanted).abs() < 1e-12, "{}", lesson.topic);
         }
-        // Each side with the sign is a right answer.
-        let edges = answers("frozen-lake", &lake, Topic::Side(None));
-        assert_eq!(edges, ["left", "up"]);
-        let near = json!({ "map": ["SG"] });
-        let goal = answers("frozen-lake", &near, Topic::Outcome(vec![2, 0]));
-        assert_eq!(goal, ["end, 1"]);
     }
 
-    /// Every built-in game has questions, and answers to them.
+    /// Evaluation scenes are held out from the base, too.
     #[test]
-    fn all_games_have_lessons() {
-        for kind in lapwing_env::GAMES {
-            let scenario = (kind.configure)(&json!({})).unwrap();
-            let game = scenario.start(3, 3).unwrap();
-            let state = BoardState::new(&*game, &*scenario).unwrap();
-            let mut random = Stream::new(1, kind.name);
-            for _ in 0..50 {
-                let question = state.question(&mut random);
-                let asked = state.ask(&question);
-                assert!(!asked.contains('?') || asked.ends_with('?'));
-                let answers = state.answers(&question, 1).unwrap();
-                assert!(!answers.is_empty(), "{}: {question:?}", kind.name);
+    fn the_evaluations_scenes_are_not_pretrained_on() {
+        let how = PretrainOptions::default();
+        for game in &how.games {
+            let scenario = game.scenario().unwrap();
+            let files = lapwing_train::base::files::Files::open(None).unwrap();
+            let (tokenizer, template) =
+                (files.tokenizer().unwrap(), files.template().unwrap().into());
+            let game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();
+            let key = |scene| scenario.start(scene, 0).unwrap().key(0).unwrap();
+            let evaluated = game.scenes.evaluation(&*scenario, 1, 200).unwrap();
+            let evaluated: HashSet<String> = evaluated.iter().map(|seat| key(seat.scene)).collect();
+            for step in 0..400 {
+                let scene = game.scene(step).unwrap();
+                assert!(!evaluated.contains(&key(scene)), "{}", scenario.name());
             }
         }
     }

@@ -16,7 +16,7 @@ use lapwing_play::{AgentView, PromptWriter, ReplyForm};
 use lapwing_train::Error;
 use lapwing_train::record::write_error;
 
-use super::lessons::BoardState;
+use super::questions::BoardState;
 
 const END: &str = "<|end|>";
 const SPECIAL: [&str; 4] = [END, "<|system|>", "<|user|>", "<|assistant|>"];
