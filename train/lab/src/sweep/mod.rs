@@ -440,9 +440,9 @@ mod tests {
         );
     }
 
-    /// The sweeps in `docs/experiments`.
+    /// The sweeps in `docs/experiments`. Large models have three seeds.
     #[test]
-    fn experiments_are_sweeps_of_eight_seeds_or_three_of_a_real_model() {
+    fn experiments_are_sweeps_of_eight_seeds_or_three() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
         let files = std::fs::read_dir(folder).unwrap();
         let files = files.map(|file| file.unwrap().path());
@@ -452,8 +452,9 @@ mod tests {
         assert!(files.len() >= 6);
         for file in files {
             let sweep = Sweep::load(&file).unwrap_or_else(|error| panic!("{error}"));
-            let is_real = file.file_stem() == Some("real-model".as_ref());
-            let seeds = 1..=if is_real { 3 } else { 8 };
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let is_large = ["real-model", "size"].contains(&name);
+            let seeds = 1..=if is_large { 3 } else { 8 };
             assert_eq!(sweep.seeds, Vec::from_iter(seeds), "{}", file.display());
         }
     }
