@@ -10,7 +10,7 @@ use lapwing_train::Config;
 use lapwing_train::record::Record;
 
 use crate::out::{line, quoted};
-use crate::screen::counted;
+use crate::screen::{counted, duration};
 use crate::{describe, records};
 
 /// A run at one moment.
@@ -217,16 +217,6 @@ fn sparkline(values: &[f64], room: usize) -> String {
         false => LEVELS[0],
     };
     (0..count).map(|place| level(mean(place))).collect()
-}
-
-/// Formats a time in its two largest units.
-fn duration(seconds: f64) -> String {
-    let seconds = seconds.round().max(0.0) as u64;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
 }
 
 /// Lines of limited width.

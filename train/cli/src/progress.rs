@@ -13,23 +13,33 @@ use lapwing_model::sampled_tokens;
 use lapwing_play::Progress;
 use lapwing_train::record::{Record, RecordError, Sink};
 
+use crate::screen::duration;
 use crate::{describe, out};
 
 /// Minimum time between plain lines of steps.
 const MIN_LINE_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time without a line: then the current phase is printed, so that one that hangs is named.
 const MAX_LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time left, in seconds, from which on a line of a step names it.
+const LONG_LEFT: f64 = 60.0;
 
 /// Shows the phases and steps of one command; nothing with `--quiet`. On a terminal a bar shows the steps, and a line the
 /// phase.
 #[derive(Debug)]
 pub struct Terminal {
     bars: MultiProgress,
-    steps: OnceLock<ProgressBar>,
+    steps: OnceLock<StepsBar>,
     phase: OnceLock<ProgressBar>,
     shared: Arc<Shared>,
     /// Without a terminal: the thread that prints a slow phase.
     watcher: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct StepsBar {
+    bar: ProgressBar,
+    /// The first step shown, and when it was.
+    first: (usize, Instant),
 }
 
 /// What the watching thread reads.
@@ -67,9 +77,12 @@ impl Terminal {
 
     /// Shows step `done` of `total` with its description, `short` in a bar. Steps that follow too fast get no line.
     pub fn steps(&self, done: usize, total: usize, text: &str, short: &str) {
-        let bar = self.steps.get_or_init(|| {
+        let StepsBar { bar, first } = self.steps.get_or_init(|| {
             let bar = ProgressBar::new(total as u64).with_style(form(STEPS));
-            self.bars.insert(0, bar)
+            StepsBar {
+                bar: self.bars.insert(0, bar),
+                first: (done, Instant::now()),
+            }
         });
         bar.set_message(short.to_owned());
         bar.set_position(done as u64);
@@ -79,7 +92,16 @@ impl Terminal {
         };
         if done <= 1 || done == total || self.shared.silence() >= interval {
             let step = style(format!("step {done}/{total}")).bold();
-            self.headed(step, text);
+            let left = seconds_left(
+                done - first.0,
+                total.saturating_sub(done),
+                first.1.elapsed(),
+            );
+            // On a terminal the bar shows it.
+            match left.filter(|left| self.watcher.is_some() && *left >= LONG_LEFT) {
+                Some(left) => self.headed(step, &format!("{text}, about {} left", duration(left))),
+                None => self.headed(step, text),
+            }
         }
     }
 
@@ -249,13 +271,17 @@ impl Phase {
         }
         if elapsed >= MAX_LINE_INTERVAL {
             text += &format!(", for {} s", elapsed.as_secs());
-            let left = seconds * (self.total as f64 / done as f64 - 1.0);
-            if left.is_finite() && left > 0.0 {
-                text += &format!(", about {left:.0} s left");
+            if let Some(left) = seconds_left(done, self.total.saturating_sub(done), elapsed) {
+                text += &format!(", about {} left", duration(left));
             }
         }
         text
     }
+}
+
+/// Returns the time that `left` more will take if `done` took this long; `None` if nothing is done or left.
+fn seconds_left(done: usize, left: usize, elapsed: Duration) -> Option<f64> {
+    (done > 0 && left > 0).then(|| elapsed.as_secs_f64() * left as f64 / done as f64)
 }
 
 /// Formats a number with about three digits: 0.25, 31, 8.1k.
@@ -291,7 +317,7 @@ mod tests {
         assert_snapshot!(after(0, 0, 0), @"rollout 0/100 episodes");
         assert_snapshot!(after(3, 63, 630), @"rollout 63/100 episodes, 21/s, 210 tokens/s");
         assert_snapshot!(after(20, 0, 50), @"rollout 0/100 episodes, 2.5 tokens/s, for 20 s");
-        assert_snapshot!(after(200, 25, 0), @"rollout 25/100 episodes, 0.12/s, for 200 s, about 600 s left");
+        assert_snapshot!(after(200, 25, 0), @"rollout 25/100 episodes, 0.12/s, for 200 s, about 10 min 0 s left");
     }
 
     #[test]

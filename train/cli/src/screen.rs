@@ -119,6 +119,16 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Formats a time in its two largest units.
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.round().max(0.0) as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
