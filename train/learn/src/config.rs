@@ -81,7 +81,8 @@ lapwing_env::options! {
     aggregation: Aggregation = Aggregation::Token;
     /// Passes over a step's episodes. 1: the only fully on-policy choice.
     passes: usize = 1, in Whole(1, usize::MAX);
-    /// Optimiser updates in a pass. 1, for the same reason.
+    /// Optimiser updates in a pass, each on a part of the episodes. With half as many as `groups` or fewer, the episodes of a group
+    /// stay together, which computes fewer states twice. 1, for the same reason.
     minibatches: usize = 1, in Whole(1, usize::MAX);
     /// `adamw`, or `muon`, which makes the step of each matrix orthogonal: an adapter's, or with `weights = "all"` those of the
     /// model's blocks, whose other weights then follow AdamW at a tenth of the rate. `adamw`: the usual one. `muon` needs its

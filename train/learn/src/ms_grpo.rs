@@ -413,17 +413,11 @@ pub(crate) fn update(
 ) -> Result<(Option<UpdateMetrics>, usize), LearnError> {
     let train = options.train;
     let lr = train.lr_at(step);
-    let all = selected(groups);
     let (mut updates, mut dropped) = (Vec::new(), 0);
     for pass in 0..train.passes {
-        let mut order: Vec<usize> = (0..all.len()).collect();
-        if train.minibatches > 1 {
-            let seed = seeds::derive(train.seed, "minibatches", &[step, pass]);
-            Stream::new(seed, "minibatches").shuffle(&mut order);
-        }
-        for part in parts(&order, train.minibatches) {
-            let minibatch: Vec<SelectedEpisode<'_>> = part.iter().map(|i| all[*i]).collect();
-            let learned = update_once(learner, train, &minibatch, lr, progress)?;
+        let all = ordered(groups, train, [step, pass]);
+        for minibatch in parts(&all, train.minibatches) {
+            let learned = update_once(learner, train, minibatch, lr, progress)?;
             match learned.is_finite() {
                 true => updates.push(learned),
                 false => dropped += 1,
@@ -433,10 +427,34 @@ pub(crate) fn update(
     Ok((UpdateMetrics::mean_of(&updates), dropped))
 }
 
-/// Splits the order into `count` parts, or into as many as there are episodes. Their lengths differ by one at most.
-fn parts(order: &[usize], count: usize) -> impl Iterator<Item = &[usize]> {
-    let count = count.min(order.len());
-    (0..count).map(move |i| &order[i * order.len() / count..(i + 1) * order.len() / count])
+/// Returns the selected episodes in the order in which minibatches take them, shuffled if there are several minibatches.
+///
+/// If each gets two groups or more, the episodes of a group stay together: many of their states are equal, and are computed
+/// once in a minibatch. The gradient of a single scene is too one-sided for that (Snake ended lower).
+fn ordered<'a>(
+    groups: &'a [Group],
+    train: &TrainConfig,
+    step_and_pass: [usize; 2],
+) -> Vec<SelectedEpisode<'a>> {
+    let mut all = selected(groups);
+    if train.minibatches > 1 {
+        let seed = seeds::derive(train.seed, "minibatches", &step_and_pass);
+        let mut random = Stream::new(seed, "minibatches");
+        if groups.len() >= 2 * train.minibatches {
+            let mut order: Vec<&[Group]> = groups.chunks(1).collect();
+            random.shuffle(&mut order);
+            all = order.into_iter().flat_map(selected).collect();
+        } else {
+            random.shuffle(&mut all);
+        }
+    }
+    all
+}
+
+/// Splits a list into `count` parts, or into as many as it has entries. Their lengths differ by one at most.
+fn parts<T>(all: &[T], count: usize) -> impl Iterator<Item = &[T]> {
+    let count = count.min(all.len());
+    (0..count).map(move |i| &all[i * all.len() / count..(i + 1) * all.len() / count])
 }
 
 /// Makes one optimiser update.

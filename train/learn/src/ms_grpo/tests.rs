@@ -19,6 +19,42 @@ proptest! {
     }
 }
 
+#[test]
+fn minibatches_of_two_groups_or_more_keep_their_episodes_together() {
+    let group = |scene| {
+        let mut group = Group {
+            episodes: vec![Episode::default(); 4],
+            ..Group::default()
+        };
+        (group.scene, group.selected) = (scene, vec![0, 1, 3]);
+        let equal = || EpisodeAdvantage::new(vec![scene as f64]);
+        group.advantages = (0..4).map(|_| equal()).collect();
+        group
+    };
+    let groups: Vec<Group> = (0..6).map(group).collect();
+    let order = |minibatches, step| -> Vec<f64> {
+        let train = TrainConfig {
+            minibatches,
+            ..TrainConfig::default()
+        };
+        let ordered = ordered(&groups, &train, [step, 0]);
+        ordered.iter().map(|one| one.advantages[0]).collect()
+    };
+    let by_number: Vec<f64> = (0..18).map(|i| f64::from(i / 3)).collect();
+    assert_eq!(order(1, 0), by_number);
+    let runs = |order: &[f64]| order.chunk_by(|a, b| a == b).count();
+    let two_groups_each = order(3, 0);
+    assert_eq!(runs(&two_groups_each), 6, "{two_groups_each:?}");
+    let fewer_groups = order(4, 0);
+    assert!(runs(&fewer_groups) > 6, "{fewer_groups:?}");
+    for mut shuffled in [two_groups_each, fewer_groups] {
+        assert_ne!(shuffled, by_number);
+        shuffled.sort_by(f64::total_cmp);
+        assert_eq!(shuffled, by_number);
+    }
+    assert_ne!(order(3, 0), order(3, 1));
+}
+
 fn numbers(value: &Value) -> Vec<f64> {
     value
         .as_array()
