@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lapwing_env::rng::Stream;
 use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
-use lapwing_play::{Episode, Sampled};
+use lapwing_play::{Episode, Sampled, seeds};
 use lapwing_tensor::{Gpu, Indices, Tensor, rl::LossToken};
 use serde::{Deserialize, Serialize};
 
-use crate::config::Aggregation;
+use crate::config::{Aggregation, TrainConfig};
 use crate::entropy::bonus;
 
 /// The episodes of one agent on one scene, which are compared with each other.
@@ -94,6 +95,30 @@ pub fn selected(groups: &[Group]) -> Vec<SelectedEpisode<'_>> {
         })
     };
     groups.iter().flat_map(of).collect()
+}
+
+/// Returns the selected episodes in the order in which minibatches take them, shuffled if there are several minibatches.
+///
+/// If each gets two groups or more, the episodes of a group stay together: many of their states are equal, and are computed
+/// once in a minibatch. With one group for each, Snake ended lower (LOG.md).
+pub(crate) fn ordered<'a>(
+    groups: &'a [Group],
+    train: &TrainConfig,
+    step_and_pass: [usize; 2],
+) -> Vec<SelectedEpisode<'a>> {
+    let mut all = selected(groups);
+    if train.minibatches > 1 {
+        let seed = seeds::derive(train.seed, "minibatches", &step_and_pass);
+        let mut random = Stream::new(seed, "minibatches");
+        if groups.len() >= 2 * train.minibatches {
+            let mut order: Vec<&[Group]> = groups.chunks(1).collect();
+            random.shuffle(&mut order);
+            all = order.into_iter().flat_map(selected).collect();
+        } else {
+            random.shuffle(&mut all);
+        }
+    }
+    all
 }
 
 /// The effective number of selected episodes: (sum w)^2 / sum w^2, with w the |A| of an episode (Kish 1965). `None` if none is

@@ -73,7 +73,7 @@ use web_time::Instant;
 
 use crate::batch::{
     Batch, EpisodeAdvantage, Group, SelectedEpisode, count, distinct_tokens, effective_episodes,
-    pack, selected,
+    ordered, pack,
 };
 use crate::config::StepOptions;
 use crate::config::{AdvantageEstimator, AdvantageScale, CreditConfig, Sampling, TrainConfig};
@@ -425,30 +425,6 @@ pub(crate) fn update(
         }
     }
     Ok((UpdateMetrics::mean_of(&updates), dropped))
-}
-
-/// Returns the selected episodes in the order in which minibatches take them, shuffled if there are several minibatches.
-///
-/// If each gets two groups or more, the episodes of a group stay together: many of their states are equal, and are computed
-/// once in a minibatch. The gradient of a single scene is too one-sided for that (Snake ended lower).
-fn ordered<'a>(
-    groups: &'a [Group],
-    train: &TrainConfig,
-    step_and_pass: [usize; 2],
-) -> Vec<SelectedEpisode<'a>> {
-    let mut all = selected(groups);
-    if train.minibatches > 1 {
-        let seed = seeds::derive(train.seed, "minibatches", &step_and_pass);
-        let mut random = Stream::new(seed, "minibatches");
-        if groups.len() >= 2 * train.minibatches {
-            let mut order: Vec<&[Group]> = groups.chunks(1).collect();
-            random.shuffle(&mut order);
-            all = order.into_iter().flat_map(selected).collect();
-        } else {
-            random.shuffle(&mut all);
-        }
-    }
-    all
 }
 
 /// Splits a list into `count` parts, or into as many as it has entries. Their lengths differ by one at most.
