@@ -35,6 +35,7 @@ pub struct Terminal {
     watcher: Option<JoinHandle<()>>,
 }
 
+/// The bar of the steps, and what the time left is computed from.
 #[derive(Debug)]
 struct StepsBar {
     bar: ProgressBar,
@@ -93,7 +94,7 @@ impl Terminal {
         if done <= 1 || done == total || self.shared.silence() >= interval {
             let step = style(format!("step {done}/{total}")).bold();
             let left = seconds_left(
-                done - first.0,
+                done.saturating_sub(first.0),
                 total.saturating_sub(done),
                 first.1.elapsed(),
             );

@@ -99,8 +99,8 @@ pub fn selected(groups: &[Group]) -> Vec<SelectedEpisode<'_>> {
 
 /// Returns the selected episodes in the order in which minibatches take them, shuffled if there are several minibatches.
 ///
-/// If each gets two groups or more, the episodes of a group stay together: many of their states are equal, and are computed
-/// once in a minibatch. With one group for each, Snake ended lower (LOG.md).
+/// If each gets two groups or more, skipped ones included, the episodes of a group stay together: many of their states are
+/// equal, and are computed once in a minibatch. With one group for each, Snake ended lower (LOG.md).
 pub(crate) fn ordered<'a>(
     groups: &'a [Group],
     train: &TrainConfig,
