@@ -34,12 +34,13 @@ fn rotate(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index)
     y[first + params.half] = b * turn.x + a * sine;
 }
 
-// Queries and keys of one buffer, rotated where they are.
+// Queries and keys of one buffer.
 
 @group(0) @binding(0) var<storage, read_write> qkv: array<f32>;  // (T, heads, 2, half), keys at k_at, values at v_at
 @group(0) @binding(3) var<storage, read> rows: array<u32>;  // (T), distinct
 @group(0) @binding(4) var<storage, read_write> keys: array<f32>;    // (rows, kv_heads, 2, half)
 @group(0) @binding(5) var<storage, read_write> values: array<f32>;  // as keys
+@group(0) @binding(6) var<storage, read_write> queries: array<f32>;  // (T, heads, 2, half)
 
 /// A rotated pair of q or k: its place in the tensor, the start of the tensor in `qkv`, and the values.
 struct Pair { is_key: bool, token: u32, place: u32, at: u32, rotated: vec2<f32> }
@@ -57,6 +58,7 @@ fn rotated_pair(i: u32) -> Pair {
     return Pair(is_key, token, place, at, vec2(a * turn.x - b * turn.y, b * turn.x + a * turn.y));
 }
 
+/// They are rotated where they are.
 @compute @workgroup_size(GROUP)
 fn rotate_both(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = flat_thread(id, local, GROUP);
@@ -67,7 +69,7 @@ fn rotate_both(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_i
     }
 }
 
-/// Rotated keys, and values, go to the cache.
+/// Rotated keys, and values, go to the cache, and rotated queries to a tensor of their own.
 @compute @workgroup_size(GROUP)
 fn rotate_and_store(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = flat_thread(id, local, GROUP);
@@ -76,8 +78,8 @@ fn rotate_and_store(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
     }
     let pair = rotated_pair(i);
     if !pair.is_key {
-        qkv[pair.place] = pair.rotated.x;
-        qkv[pair.place + params.half] = pair.rotated.y;
+        queries[pair.place] = pair.rotated.x;
+        queries[pair.place + params.half] = pair.rotated.y;
         return;
     }
     let width = 2u * params.half * params.kv_heads;

@@ -2,8 +2,9 @@
 
 const GROUP: u32 = 64u;
 
-/// `count`: elements of the result.
-struct Params { count: u32, cols: u32, first_group: u32 }
+/// `count`: rows to copy; in gather_backward, elements of the result.
+/// `step`: distance of two numbered rows.
+struct Params { count: u32, cols: u32, step: u32, first_group: u32 }
 var<immediate> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -15,19 +16,26 @@ var<immediate> params: Params;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
 @group(0) @binding(3) var<storage, read_write> x_slope: array<f32>;
 
+/// One row for each group.
 @compute @workgroup_size(GROUP)
 fn gather(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = flat_thread(id, local, GROUP);
+    let i = flat_group(id);
     if i < params.count {
-        y[i] = x[rows[i / params.cols] * params.cols + i % params.cols];
+        let first = rows[i] * params.step;
+        for (var c = local; c < params.cols; c += GROUP) {
+            y[i * params.cols + c] = x[first + c];
+        }
     }
 }
 
 @compute @workgroup_size(GROUP)
 fn scatter(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = flat_thread(id, local, GROUP);
+    let i = flat_group(id);
     if i < params.count {
-        y[rows[i / params.cols] * params.cols + i % params.cols] = x[i];
+        let first = rows[i] * params.step;
+        for (var c = local; c < params.cols; c += GROUP) {
+            y[first + c] = x[i * params.cols + c];
+        }
     }
 }
 

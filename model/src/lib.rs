@@ -26,8 +26,8 @@ mod text;
 pub use adapter::{Adapter, GgufType, LoraConfig, StoredAdapter, Targets};
 pub use allowed_replies::AllowedReplies;
 pub use decoder::{
-    KvArena, Linear, Model, ModelConfig, ModelFamily, ModelShape, PackedTree, Rope, RopeScaling,
-    TokenNode, TokenTree, Tokens, initial_weights,
+    KeptResults, KvArena, Linear, Model, ModelConfig, ModelFamily, ModelShape, PackedTree, Rope,
+    RopeScaling, TokenNode, TokenTree, Tokens, initial_weights,
 };
 pub use error::ModelError;
 pub use files::{

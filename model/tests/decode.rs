@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use lapwing_model::{
     GeneratedReply, GenerationRequest, KvArena, SPARE_ROWS, SamplingOptions, Tokens, generate,
 };
-use lapwing_tensor::Indices;
+use lapwing_tensor::{Indices, Tensor};
 
 use crate::support::*;
 
@@ -80,6 +80,48 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
             SAMPLING.temperature,
         );
         assert_eq!(scored.log_probs.to_vec().unwrap(), sampled, "{name}");
+    }
+}
+
+/// Log-probs and gradients of a packed tree, from a forward pass and from what sampling kept.
+#[test]
+fn kept_results_give_the_log_probs_and_gradients_of_a_forward_pass_to_the_bit() {
+    for name in CHECKPOINTS {
+        let (model, adapter, parameters) = load_adapted(name);
+        let requests = requests(6);
+        let mut arena = KvArena::new(&model, 40, ROWS);
+        let mut sample = |arena: &mut KvArena| {
+            let adapter = Some(&adapter);
+            generate(&model, adapter, arena, &requests, &SAMPLING, &mut |_, _| {
+                true
+            })
+            .unwrap()
+        };
+        let plain = sample(&mut arena);
+        arena.keep_results(&model, ROWS);
+        let replies = sample(&mut arena);
+        assert_eq!(replies, plain, "{name}");
+        let replies = requests.iter().zip(&replies);
+        let sequences: Vec<Vec<u32>> = replies
+            .map(|(q, r)| [&q.prompt[..], &r.ids].concat())
+            .collect();
+        let (packed, _) = pack(&sequences);
+        let gpu = model.gpu();
+        let tokens = Tokens::new(gpu, &packed);
+        let every: Vec<u32> = (0..packed.len() as u32).collect();
+        let (rows, targets) = (Indices::new(gpu, &every), Indices::new(gpu, &packed.ids));
+        let log_probs_and_gradient = |hidden: Tensor| {
+            let head = model.head(Some(&adapter));
+            let log_probs = hidden.log_probs(&head, &rows, &targets, &[], 1.0).log_probs;
+            let gradients = log_probs.sum().backward();
+            let gradient = |name| gradients.get(&parameters.get(name)).unwrap().to_vec();
+            let gradient: Result<Vec<_>, _> = parameters.names().map(gradient).collect();
+            (log_probs.to_vec().unwrap(), gradient.unwrap())
+        };
+        let wanted = log_probs_and_gradient(model.forward(&tokens, Some(&adapter)));
+        let kept = arena.kept(&packed).unwrap();
+        let got = log_probs_and_gradient(model.forward_known(&tokens, Some(&adapter), &kept));
+        assert!(got == wanted, "{name}");
     }
 }
 

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::gpu::{Bind, Binding, Gpu, GpuError};
 
+/// A range of a tensor that is bound on its own starts at a multiple of this many numbers: 256 bytes, which suit every device.
+pub const ALIGNMENT: usize = 64;
+
 /// A contiguous f32 tensor of any shape on a device.
 ///
 /// Cheap to clone: clones share the values. Only the methods that are documented to do so change values in place.
@@ -59,8 +62,17 @@ impl Tensor {
         Tensor::empty(self.gpu(), self.shape())
     }
 
-    /// A range of a single axis, untracked. It must start at a multiple of 64.
-    pub(crate) fn window(&self, range: Range<usize>) -> Tensor {
+    /// Returns a range of a flat tensor, without gradients, that shares its values.
+    ///
+    /// # Panics
+    /// If the range does not start at a multiple of [`ALIGNMENT`], or the tensor is shorter.
+    #[track_caller]
+    pub fn window(&self, range: Range<usize>) -> Tensor {
+        assert!(
+            range.start.is_multiple_of(ALIGNMENT) && range.end <= self.len(),
+            "window: {range:?} of {} values, from a multiple of {ALIGNMENT}",
+            self.len()
+        );
         Tensor::view(self.values.window(range.clone()), &[range.len()])
     }
 
@@ -350,9 +362,19 @@ impl Tensor {
 /// time for memory (Chen et al. 2016). Tracked tensors that the block captures get their gradients too.
 pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
     let output = block(&input.detach());
-    if !output.is_tracked() && !input.is_tracked() {
-        return output;
+    match output.is_tracked() || input.is_tracked() {
+        true => known(input, &output, block),
+        false => output,
     }
+}
+
+/// Returns `output`, which an earlier pass computed as `block(input)`. The backward pass runs the block, for its gradients as in
+/// [`recomputed`].
+pub fn known(
+    input: &Tensor,
+    output: &Tensor,
+    block: impl FnOnce(&Tensor) -> Tensor + Send + 'static,
+) -> Tensor {
     let (kept, wanted) = (input.detach(), input.is_tracked());
     let inputs = vec![input.node.clone()];
     let backward = move |dy: &Tensor, gradients: &mut Gradients| {

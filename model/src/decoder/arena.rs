@@ -3,11 +3,14 @@
 //! Sequences with equal prefixes share the nodes of the prefix, so rules, observations and replies are computed once each. The
 //! path of a node lies in a few contiguous ranges of arena rows, and attention reads these ranges.
 
+use std::ops::Range;
+
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 
 use super::arena_layout::ArenaLayout;
+use super::results::{KeptPasses, KeptResults, Results};
 use super::trie::{ROOT, TokenNode};
-use crate::{Adapter, Model, ModelError};
+use crate::{Adapter, Model, ModelError, PackedTree};
 
 /// The cache of one model and adapter. It must be [cleared](KvArena::clear) after an optimiser step.
 pub struct KvArena {
@@ -16,6 +19,11 @@ pub struct KvArena {
     keys: Vec<Tensor>,   // per block (S, K*D)
     values: Vec<Tensor>, // per block (S, K*D)
     hidden: Tensor,      // (S, C)
+    kept: Option<KeptPasses>,
+    /// Tokens whose results are kept at most; 0: no results are kept.
+    most_kept: usize,
+    /// Whether there were more once.
+    kept_too_many: bool,
     most_rows: usize,
     rows_at_once: usize,
     computed: u64,
@@ -41,6 +49,9 @@ impl KvArena {
             keys: (0..config.layers).map(|_| table(kv_width)).collect(),
             values: (0..config.layers).map(|_| table(kv_width)).collect(),
             hidden: table(config.width),
+            kept: None,
+            most_kept: 0,
+            kept_too_many: false,
             most_rows,
             rows_at_once: (floats / widest).min(4096),
             computed: 0,
@@ -51,6 +62,33 @@ impl KvArena {
     /// Removes all tokens and keeps the memory. Earlier nodes become invalid.
     pub fn clear(&mut self) {
         self.layout = ArenaLayout::new();
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
+    }
+
+    /// Clears the arena, and keeps the results of its tokens from now on, for [`Model::forward_known`]. Once there were more
+    /// than `most` tokens, or if the model saves memory by recomputation, none are kept.
+    pub fn keep_results(&mut self, model: &Model, most: usize) {
+        self.clear();
+        let never = self.kept_too_many || model.recomputes;
+        self.most_kept = if never { 0 } else { most };
+        if self.most_kept > 0 {
+            let new = || KeptPasses::new(&self.gpu, model.config());
+            self.kept.get_or_insert_with(new);
+        }
+    }
+
+    /// Clears the arena, and keeps no results from now on. Their memory is kept for the next time.
+    pub fn keep_nothing(&mut self) {
+        self.clear();
+        self.most_kept = 0;
+    }
+
+    /// Returns the results of the tokens of a packed tree, if they are kept.
+    pub fn kept(&self, tree: &PackedTree) -> Option<KeptResults> {
+        let kept = self.kept.as_ref().filter(|_| self.most_kept > 0)?;
+        Some(kept.of(&self.layout.find(tree)?))
     }
 
     /// Returns the number of tokens that the arena can grow to.
@@ -149,12 +187,16 @@ impl KvArena {
         let seen: Vec<Vec<(u32, u32)>> =
             nodes.iter().map(|&node| self.layout.ranges(node)).collect();
         let visible = Visibility::ranges(&self.gpu, &seen);
-        let (heads, kv_heads) = (model.config().heads, model.config().kv_heads);
-        let hidden = model.run(&ids, adapter, |layer, qkv| {
-            let (keys, values) = (&self.keys[layer], &self.values[layer]);
-            let (rotations, heads) = (&model.rotations, [heads, kv_heads]);
-            let q = qkv.store(&positions, rotations, heads, &rows, [keys, values]);
-            q.attention(keys, values, &visible, heads[0], kv_heads)
+        self.begin_kept(nodes[0].index()..nodes[0].index() + nodes.len());
+        let results = |layer: usize| match &self.kept {
+            Some(kept) if self.most_kept > 0 => Results::Kept(kept, layer),
+            _ => Results::Computed,
+        };
+        let heads = [model.config().heads, model.config().kv_heads];
+        let hidden = model.run(&ids, adapter, results, &visible, |layer, qkv| {
+            let [keys, values] = [&self.keys[layer], &self.values[layer]];
+            let q = qkv.store(&positions, &model.rotations, heads, &rows, [keys, values]);
+            [q, keys.clone(), values.clone()]
         });
         self.hidden.write_rows(&rows, &hidden);
         self.computed += nodes.len() as u64;
@@ -187,5 +229,15 @@ impl KvArena {
             self.gpu.drop_unused();
         }
         Ok(())
+    }
+
+    /// Makes room for the results of these nodes, if results are kept. If there are too many, none are kept any more.
+    fn begin_kept(&mut self, nodes: Range<usize>) {
+        let Some(kept) = self.kept.as_mut().filter(|_| self.most_kept > 0) else {
+            return;
+        };
+        if nodes.end > self.most_kept + 1 || !kept.begin(nodes) {
+            (self.kept, self.most_kept, self.kept_too_many) = (None, 0, true);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The assignment of tokens to rows of the KV arena.
 
+use super::token_tree::PackedTree;
 use super::trie::{ROOT, TokenNode, Trie};
 
 /// A trie of tokens, each with a row. Rows are assigned in order, so tokens that are added together are adjacent.
@@ -53,6 +54,20 @@ impl ArenaLayout {
 
     pub(crate) fn row(&self, node: TokenNode) -> u32 {
         self.rows[node.index()].row
+    }
+
+    /// Returns the node of every token of a packed tree; `None` if one is missing.
+    pub(crate) fn find(&self, tree: &PackedTree) -> Option<Vec<TokenNode>> {
+        // In depth-first order a token's path begins with the path of the one before, as far as its parent.
+        let mut path = vec![ROOT];
+        let mut nodes = Vec::with_capacity(tree.len());
+        for (&id, &position) in tree.ids.iter().zip(&tree.positions) {
+            path.truncate(position as usize + 1);
+            let node = self.trie.find(path[position as usize], id)?;
+            path.push(node);
+            nodes.push(node);
+        }
+        Some(nodes)
     }
 
     /// Adds tokens below `start` and returns the last node. If that is new, `spare` rows are kept free after it.

@@ -16,10 +16,11 @@
 use std::sync::Arc;
 
 use lapwing_tensor::{
-    Gpu, Indices, LinearLayer, Lora, Matrix, Rotations, Tensor, Unrotated, Visibility, recomputed,
-    rl::LmHead,
+    Gpu, Indices, LinearLayer, Lora, Matrix, Rotations, Tensor, Unrotated, Visibility, known,
+    recomputed, rl::LmHead,
 };
 
+use super::results::{KeptResults, Results};
 use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree, TokenTree};
 
 /// A decoder language model on the device. Clones share the weights.
@@ -80,7 +81,6 @@ impl Tokens {
 impl Model {
     /// Returns the hidden states of every token after the last norm: (T, C). Without an adapter this is the reference policy.
     pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
-        let (heads, kv_heads) = (self.config.heads, self.config.kv_heads);
         // Recomputed blocks outlive this call.
         let owned = Arc::new((self.clone(), tokens.clone(), adapter.cloned()));
         let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
@@ -88,11 +88,7 @@ impl Model {
             let owned = owned.clone();
             let block = move |x: &Tensor| {
                 let (model, tokens, adapter) = &*owned;
-                model.block(layer, x, adapter.as_ref(), |qkv| {
-                    let [q, k, v] =
-                        qkv.rope(&tokens.positions, &model.rotations, [heads, kv_heads]);
-                    q.attention(&k, &v, &tokens.visible, heads, kv_heads)
-                })
+                model.train_block(layer, x, tokens, adapter.as_ref(), &Results::Computed)
             };
             // With recomputation only the input of each block is kept for the gradients.
             x = match self.recomputes {
@@ -101,6 +97,43 @@ impl Model {
             };
         }
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
+    }
+
+    /// Returns the same hidden states with the same gradients, given the results that sampling with this adapter kept of these
+    /// tokens: only the gradients are left to compute.
+    pub fn forward_known(
+        &self,
+        tokens: &Tokens,
+        adapter: Option<&Adapter>,
+        kept: &KeptResults,
+    ) -> Tensor {
+        let owned = Arc::new((self.clone(), tokens.clone(), adapter.cloned(), kept.clone()));
+        let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
+        for layer in 0..self.blocks.len() {
+            let owned = owned.clone();
+            let block = move |x: &Tensor| {
+                let (model, tokens, adapter, kept) = &*owned;
+                let results = Results::Known(kept, layer);
+                model.train_block(layer, x, tokens, adapter.as_ref(), &results)
+            };
+            x = known(&x, &kept.output(layer), block);
+        }
+        x.rms_norm(&self.norm, self.config.eps) // (T, C)
+    }
+
+    /// Runs one block over whole sequences.
+    fn train_block(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        tokens: &Tokens,
+        adapter: Option<&Adapter>,
+        results: &Results<'_>,
+    ) -> Tensor {
+        let heads = [self.config.heads, self.config.kv_heads];
+        self.block(layer, x, adapter, results, &tokens.visible, |qkv| {
+            qkv.rope(&tokens.positions, &self.rotations, heads)
+        })
     }
 
     /// Returns the head for [`Tensor::log_probs`], [`Tensor::draw`] and [`Tensor::logits`].
@@ -112,17 +145,21 @@ impl Model {
         }
     }
 
-    /// Runs all blocks. `attend` receives the index of the block and the queries (T, H*D), keys and values (T, K*D) of the new
-    /// tokens, and returns the attention output (T, H*D).
-    pub(crate) fn run(
+    /// Runs all blocks for sampling. `place` receives the index of a block and the queries (T, H*D), keys and values (T, K*D)
+    /// of the new tokens, and returns the rotated queries and the keys and values to see. `results` receives the index of a
+    /// block.
+    pub(crate) fn run<'a>(
         &self,
         ids: &Indices,
         adapter: Option<&Adapter>,
-        mut attend: impl FnMut(usize, Unrotated) -> Tensor,
+        results: impl Fn(usize) -> Results<'a>,
+        visible: &Visibility,
+        place: impl Fn(usize, Unrotated) -> [Tensor; 3],
     ) -> Tensor {
         let mut x = Tensor::embedding(&self.embedding, ids); // (T, C)
         for layer in 0..self.blocks.len() {
-            x = self.block(layer, &x, adapter, |qkv| attend(layer, qkv));
+            let place = |qkv| place(layer, qkv);
+            x = self.block(layer, &x, adapter, &results(layer), visible, place);
         }
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
     }
@@ -133,45 +170,53 @@ impl Model {
         layer: usize,
         x: &Tensor,
         adapter: Option<&Adapter>,
-        attend: impl FnOnce(Unrotated) -> Tensor,
+        results: &Results<'_>,
+        visible: &Visibility,
+        place: impl FnOnce(Unrotated) -> [Tensor; 3],
     ) -> Tensor {
         let block = &self.blocks[layer];
-        let low_rank = |linear| adapter.and_then(|adapter| adapter.get(layer, linear));
-        let x = self.attention(block, x, low_rank, attend);
-        self.mlp(block, &x, low_rank)
+        let layer = |linear| {
+            let lora = adapter.and_then(|adapter| adapter.get(layer, linear));
+            block.layer(linear, lora)
+        };
+        let x = self.attention(block, x, layer, results, visible, place);
+        self.mlp(block, &x, layer, results)
     }
 
-    /// x + o(attend(q(h), k(h), v(h))) with h = norm(x)
+    /// x + o(attention(q(h), k(h), v(h))) with h = norm(x)
     fn attention<'a>(
         &self,
-        block: &'a Block,
+        block: &Block,
         x: &Tensor,
-        low_rank: impl Fn(Linear) -> Option<&'a Lora>,
-        attend: impl FnOnce(Unrotated) -> Tensor,
+        layer: impl Fn(Linear) -> LinearLayer<'a>,
+        results: &Results<'_>,
+        visible: &Visibility,
+        place: impl FnOnce(Unrotated) -> [Tensor; 3],
     ) -> Tensor {
-        let layer = |linear| block.layer(linear, low_rank(linear));
         let h = x.rms_norm(&block.attention_norm, self.config.eps); // (T, C)
         // (T, H*D), (T, K*D), (T, K*D)
-        let [mut q, mut k, v] = h.linears([Linear::Q, Linear::K, Linear::V].map(layer));
+        let [mut q, mut k, v] = results.linears(&h, [Linear::Q, Linear::K, Linear::V], &layer);
         if let Some((query_norm, key_norm)) = &block.head_norms {
             q = norm_heads(&q, query_norm, self.config.eps);
             k = norm_heads(&k, key_norm, self.config.eps);
         }
-        let seen = attend(Unrotated { q, k, v }); // (T, H*D)
-        add_to(x, layer(Linear::O), &seen) // (T, C)
+        let [q, k, v] = place(Unrotated { q, k, v });
+        let heads = [self.config.heads, self.config.kv_heads];
+        let seen = results.attention([&q, &k, &v], visible, heads); // (T, H*D)
+        results.add_linear(x, &seen, Linear::O, layer(Linear::O)) // (T, C)
     }
 
     /// x + down(silu(gate(h)) * up(h)) with h = norm(x)
     fn mlp<'a>(
         &self,
-        block: &'a Block,
+        block: &Block,
         x: &Tensor,
-        low_rank: impl Fn(Linear) -> Option<&'a Lora>,
+        layer: impl Fn(Linear) -> LinearLayer<'a>,
+        results: &Results<'_>,
     ) -> Tensor {
-        let layer = |linear| block.layer(linear, low_rank(linear));
         let h = x.rms_norm(&block.mlp_norm, self.config.eps); // (T, C)
-        let gated = h.gated_linear(layer(Linear::Gate), layer(Linear::Up)); // (T, F)
-        add_to(x, layer(Linear::Down), &gated) // (T, C)
+        let gated = results.gated(&h, &layer); // (T, F)
+        results.add_linear(x, &gated, Linear::Down, layer(Linear::Down)) // (T, C)
     }
 
     /// Returns the configuration.
@@ -224,11 +269,6 @@ impl Block {
         let bias = bias.as_ref();
         LinearLayer { weight, bias, lora }
     }
-}
-
-/// residual + layer(x)
-fn add_to(residual: &Tensor, layer: LinearLayer<'_>, x: &Tensor) -> Tensor {
-    x.linear(layer.weight, layer.bias, layer.lora, Some(residual))
 }
 
 /// Normalises each head of (T, heads*D).

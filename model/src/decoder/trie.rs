@@ -59,6 +59,15 @@ impl Trie {
         self.nodes[node.index()]
     }
 
+    /// Returns the child of `parent` with this id, if there is one.
+    pub(crate) fn find(&self, parent: TokenNode, id: u32) -> Option<TokenNode> {
+        let first = self.get(parent).first;
+        match first != ROOT && self.get(first).id == id {
+            true => Some(first),
+            false => self.others.get(&(parent, id)).copied(),
+        }
+    }
+
     /// Returns the child of `parent` with this id, and adds it if there is none.
     pub(crate) fn child(&mut self, parent: TokenNode, id: u32) -> TokenNode {
         let TrieEntry { depth, first, .. } = self.get(parent);

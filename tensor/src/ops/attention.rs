@@ -33,15 +33,55 @@ impl Tensor {
         heads: usize,
         kv_heads: usize,
     ) -> Tensor {
+        let y = self.empty_like();
+        let log_sums = Tensor::empty(self.gpu(), &[self.rows(), heads]);
+        self.write_attention(keys, values, visible, heads, kv_heads, [&y, &log_sums]);
+        self.known_attention(keys, values, visible, heads, kv_heads, [y, log_sums])
+    }
+
+    /// Writes the values of [`Tensor::attention`] into the first tensor, and into the second (Tq, heads) the numbers with which
+    /// [`Tensor::known_attention`] computes the gradients: the logarithm of each query head's sum of exponentials.
+    ///
+    /// # Panics
+    /// As [`Tensor::attention`], or if a tensor has another shape.
+    #[track_caller]
+    pub fn write_attention(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        visible: &Visibility,
+        heads: usize,
+        kv_heads: usize,
+        [y, log_sums]: [&Tensor; 2],
+    ) {
         let sizes = check_sizes(self, keys, values, visible, heads, kv_heads);
-        let gpu = self.gpu();
-        let y = Tensor::empty(gpu, self.shape());
-        let log_sums = Tensor::empty(gpu, &[sizes.queries, heads]);
+        check_results(self, heads, [y, log_sums]);
+        let inputs = [self, keys, values].map(Tensor::detach);
+        if sizes.queries > 0 {
+            let outputs = [y, log_sums];
+            sizes.launch_by_query("forward", visible, inputs.each_ref(), outputs);
+        }
+    }
+
+    /// Returns the first of these tensors, with the gradients of [`Tensor::attention`], if an earlier pass with equal inputs
+    /// [wrote](Tensor::write_attention) them.
+    ///
+    /// # Panics
+    /// As [`Tensor::attention`], or if a tensor has another shape.
+    #[track_caller]
+    pub fn known_attention(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        visible: &Visibility,
+        heads: usize,
+        kv_heads: usize,
+        [y, log_sums]: [Tensor; 2],
+    ) -> Tensor {
+        let sizes = check_sizes(self, keys, values, visible, heads, kv_heads);
+        check_results(self, heads, [&y, &log_sums]);
         let inputs = [self, keys, values];
         let [q, k, v] = inputs.map(Tensor::detach);
-        if sizes.queries > 0 {
-            sizes.launch_by_query("forward", visible, [&q, &k, &v], [&y, &log_sums]);
-        }
         let (kept_y, visible) = (y.clone(), visible.clone());
         y.recorded("attention", inputs, move |dy, [to_q, to_k, to_v]| {
             let row_sums = sizes.row_sums(&kept_y, &log_sums, dy);
@@ -101,6 +141,17 @@ fn check_sizes(
         "attention: an input is tracked, and Visibility::ranges has no gradient; use Visibility::tree, or detach the inputs"
     );
     Sizes::new(q.gpu(), q.rows(), heads, kv_heads, head_size)
+}
+
+#[track_caller]
+fn check_results(q: &Tensor, heads: usize, [y, log_sums]: [&Tensor; 2]) {
+    assert!(
+        y.shape() == q.shape() && log_sums.shape() == [q.rows(), heads],
+        "attention: results {:?} and {:?} of queries {:?} with {heads} heads",
+        y.shape(),
+        log_sums.shape(),
+        q.shape()
+    );
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use super::matmul::{MoreColumns, Product, ProductLayout};
 use super::weight::{Matrix, Operand};
-use crate::Tensor;
 use crate::gpu::{Bind, Binding};
+use crate::{ALIGNMENT, Tensor};
 
 /// A low-rank adapter (Hu et al. 2021), which adds scale B A to a matrix.
 #[derive(Debug, Clone)]
@@ -93,6 +93,20 @@ impl Matrix {
         residual: Option<&Tensor>,
     ) -> Tensor {
         let y = Tensor::empty(x.gpu(), &[x.rows(), rows.len()]);
+        self.project_into(&y, x, rows, low, bias, residual);
+        y
+    }
+
+    /// Writes the same into y.
+    fn project_into(
+        &self,
+        y: &Tensor,
+        x: &Tensor,
+        rows: Range<usize>,
+        low: Option<(&Lora, &Tensor)>,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+    ) {
         let up = |lora: &Lora, rows: &Range<usize>| Operand::rows_of(&lora.b, rows.clone());
         // A low-rank term that does not fit into the launch has its own.
         let fits = low.is_none_or(|(lora, low)| Product::fits(low, &up(lora, &rows)));
@@ -113,9 +127,8 @@ impl Matrix {
                 residual: apart.as_ref().or(residual),
                 ..Product::new(ProductLayout::Nt, Operand::of(x), piece)
             };
-            product.write(&Operand::cols_of(&y, to));
+            product.write(&Operand::cols_of(y, to));
         }
-        y
     }
 
     /// before + dy W[rows] + dlow A, (M, K).
@@ -163,12 +176,27 @@ impl Tensor {
         residual: Option<&Tensor>,
     ) -> Tensor {
         check_shapes(self, weight, bias, lora, residual);
-        let x = self.detach();
-        let low = lora.map(|lora| lora.down(&x));
-        let adapter = lora.zip(low.as_ref());
-        let y = weight.project(&x, 0..weight.rows(), adapter, bias, residual);
         let layer = LinearLayer { weight, bias, lora };
+        let y = Tensor::empty(self.gpu(), &[self.rows(), weight.rows()]);
+        let low = layer.write(self, residual, &y);
         self.record_linear(&layer, residual, low, y)
+    }
+
+    /// The values of [`Tensor::linear`], without gradients, written into a flat tensor of as many numbers.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn linear_into(
+        &self,
+        layer: LinearLayer<'_>,
+        residual: Option<&Tensor>,
+        into: &Tensor,
+    ) -> Tensor {
+        check_shapes(self, layer.weight, layer.bias, layer.lora, residual);
+        let y = into.detach().reshape(&[self.rows(), layer.weight.rows()]);
+        layer.write(self, residual, &y);
+        y
     }
 
     /// Several linear layers of one input: the values and gradients of [`Tensor::linear`] for each, without a residual. If
@@ -185,13 +213,78 @@ impl Tensor {
         let Some(stack) = Stack::new(self, &layers) else {
             return layers.map(|layer| self.linear(layer.weight, layer.bias, layer.lora, None));
         };
-        let (low, y) = stack.compute(false);
-        let mut lows = low.into_iter();
-        let mut ys = y.into_iter();
+        let low = stack.low();
+        let columns = layers.map(|layer| layer.weight.rows());
+        let ys = Parts::new(self, &columns);
+        stack.products(low.as_ref(), &ys, false);
+        let mut ys = ys.parts.into_iter();
+        let mut lows = low.into_iter().flat_map(|low| low.parts);
         layers.map(|layer| {
             let y = ys.next().expect("a result for each layer");
             self.record_linear(&layer, None, lows.next(), y)
         })
+    }
+
+    /// The values of [`Tensor::linears`], without gradients, written into a flat tensor one after the other, each from the next
+    /// multiple of [`ALIGNMENT`](crate::ALIGNMENT) numbers on.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn linears_into<const N: usize>(
+        &self,
+        layers: [LinearLayer<'_>; N],
+        into: &Tensor,
+    ) -> [Tensor; N] {
+        for layer in &layers {
+            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+        }
+        let ys = Parts::within(into, self.rows(), &layers.map(|layer| layer.weight.rows()));
+        match Stack::new(self, &layers) {
+            Some(stack) => stack.products(stack.low().as_ref(), &ys, false),
+            None => layers.iter().zip(&ys.parts).for_each(|(layer, y)| {
+                layer.write(self, None, y);
+            }),
+        }
+        ys.parts.try_into().expect("a result for each layer")
+    }
+
+    /// Returns `known`, which an earlier pass computed as the [`Tensor::linears`] of an equal input, with the same gradients. Only
+    /// scale (x Aᵀ) is computed again.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn known_linears<const N: usize>(
+        &self,
+        layers: [LinearLayer<'_>; N],
+        known: [Tensor; N],
+    ) -> [Tensor; N] {
+        for layer in &layers {
+            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+        }
+        let stack = Stack::new(self, &layers);
+        let low = stack.and_then(|stack| stack.low());
+        let mut lows = low.into_iter().flat_map(|low| low.parts);
+        let mut known = known.into_iter();
+        layers.map(|layer| {
+            let y = known.next().expect("a result for each layer");
+            let x = self.detach();
+            let low = lows.next().or_else(|| layer.lora.map(|lora| lora.down(&x)));
+            self.record_linear(&layer, None, low, y)
+        })
+    }
+
+    /// Returns `known`, which an earlier pass computed as the [`Tensor::linear`] of an equal input, with the same gradients. Only
+    /// scale (x Aᵀ) is computed again.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn known_linear(&self, layer: LinearLayer<'_>, residual: &Tensor, known: Tensor) -> Tensor {
+        check_shapes(self, layer.weight, layer.bias, layer.lora, Some(residual));
+        let low = layer.lora.map(|lora| lora.down(&self.detach()));
+        self.record_linear(&layer, Some(residual), low, known)
     }
 
     /// silu(x Gᵀ) · (x Uᵀ), the first half of a gated unit: [`Tensor::linears`] and [`Tensor::swiglu`], with the same bits. In
@@ -210,7 +303,9 @@ impl Tensor {
         let alike = layers[0].weight.rows() == layers[1].weight.rows();
         let stack = (alike && !has_bias && !is_tracked).then(|| Stack::new(self, &layers));
         if let Some(stack) = stack.flatten() {
-            return stack.compute(true).1.remove(0);
+            let mut y = Parts::new(self, &[layers[0].weight.rows()]);
+            stack.products(stack.low().as_ref(), &y, true);
+            return y.parts.remove(0);
         }
         let [gate, up] = self.linears(layers);
         gate.swiglu(&up)
@@ -265,6 +360,15 @@ pub struct LinearLayer<'a> {
 }
 
 impl LinearLayer<'_> {
+    /// Writes the result for x into y. Returns scale x Aᵀ.
+    fn write(&self, x: &Tensor, residual: Option<&Tensor>, y: &Tensor) -> Option<Tensor> {
+        let LinearLayer { weight, bias, lora } = *self;
+        let low = lora.map(|lora| lora.down(x));
+        let adapter = lora.zip(low.as_ref());
+        weight.project_into(y, x, 0..weight.rows(), adapter, bias, residual);
+        low
+    }
+
     fn is_tracked(&self) -> bool {
         let lora = self.lora.map(|lora| [&lora.a, &lora.b]);
         let tensors = [self.weight.trained(), self.bias].into_iter().flatten();
@@ -349,69 +453,82 @@ impl<'a> Stack<'a> {
         })
     }
 
-    /// scale x Aᵀ and the result of each layer; if `gated`, one result, silu(first) · second.
-    fn compute(self, gated: bool) -> (Vec<Tensor>, Vec<Tensor>) {
-        let x = self.x;
-        let product = |right: Operand| Product::new(ProductLayout::Nt, Operand::of(x), right);
+    fn product(&self, right: &Operand) -> Product<'_> {
+        Product::new(ProductLayout::Nt, Operand::of(self.x), right.clone())
+    }
+
+    /// scale x Aᵀ of each layer; none without adapters.
+    fn low(&self) -> Option<Parts> {
+        let a = self.a.as_ref()?;
+        let ranks = vec![self.rank; self.rows.len()];
+        let low = Parts::new(self.x, &ranks);
+        let more = |i: usize| MoreColumns {
+            rows: self.rank,
+            right_at: a.at[i],
+            up_at: 0,
+            bias_at: 0,
+        };
+        let more: Vec<MoreColumns> = (1..ranks.len()).map(more).collect();
+        let product = Product {
+            alpha: self.scale,
+            more: &more,
+            ..self.product(&a.first)
+        };
+        product.write(&Operand::of(&low.parts[0]).within(&low.all));
+        Some(low)
+    }
+
+    /// Writes the result of each layer; if `gated`, one result, silu(first) · second.
+    fn products(&self, low: Option<&Parts>, ys: &Parts, gated: bool) {
         let at = |placed: &Option<Placed>, i: usize| placed.as_ref().map_or(0, |p| p.at[i]);
-        let low = self.a.map(|a| {
-            let ranks = vec![self.rank; self.rows.len()];
-            let (low, parts) = parts(x, &ranks);
-            let more = |i: usize| MoreColumns {
-                rows: self.rank,
-                right_at: a.at[i],
-                up_at: 0,
-                bias_at: 0,
-            };
-            let more: Vec<MoreColumns> = (1..ranks.len()).map(more).collect();
-            let product = Product {
-                alpha: self.scale,
-                more: &more,
-                ..product(a.first)
-            };
-            product.write(&Operand::of(&parts[0]).within(&low));
-            (low, parts)
-        });
-        let ups = self.b.as_ref();
         let more = |i: usize| MoreColumns {
             rows: self.rows[i],
             right_at: self.weight.at[i],
-            up_at: ups.map_or(0, |b| b.at[i]),
+            up_at: at(&self.b, i),
             bias_at: at(&self.bias, i),
         };
         let more: Vec<MoreColumns> = (1..self.rows.len()).map(more).collect();
-        let columns = if gated { &self.rows[..1] } else { &self.rows };
-        let (all, ys) = parts(x, columns);
-        let (low, lows) = low.unzip();
-        let first_bias_at = at(&self.bias, 0);
+        let bias = self.bias.as_ref();
         let product = Product {
-            low: low.as_ref().zip(self.b.map(|b| b.first)),
-            bias: self
-                .bias
-                .as_ref()
-                .map(|bias| (&bias.first.binding as &dyn Bind, first_bias_at)),
+            low: low
+                .map(|low| &low.all)
+                .zip(self.b.as_ref().map(|b| b.first.clone())),
+            bias: bias.map(|bias| (&bias.first.binding as &dyn Bind, bias.at[0])),
             more: &more,
             gated,
-            ..product(self.weight.first)
+            ..self.product(&self.weight.first)
         };
-        product.write(&Operand::of(&ys[0]).within(&all));
-        (lows.unwrap_or_default(), ys)
+        product.write(&Operand::of(&ys.parts[0]).within(&ys.all));
     }
 }
 
-/// One tensor with a part (M, columns) for each of `columns`, which starts at a multiple of 64; and the parts.
-fn parts(x: &Tensor, columns: &[usize]) -> (Tensor, Vec<Tensor>) {
-    let m = x.rows();
-    let room = |columns: &usize| (m * columns).next_multiple_of(64);
-    let all = Tensor::empty(x.gpu(), &[columns.iter().map(room).sum()]);
-    let mut start = 0;
-    let part = |columns: &usize| {
-        let part = all.window(start..start + m * columns);
-        start += room(columns);
-        part.reshape(&[m, *columns])
-    };
-    let parts = columns.iter().map(part).collect();
-    (all, parts)
+/// One flat tensor, and a part (M, columns) of it for each of several matrices, which starts at a multiple of [`ALIGNMENT`].
+struct Parts {
+    all: Tensor,
+    parts: Vec<Tensor>,
+}
+
+impl Parts {
+    /// Parts with as many rows as `x`, uninitialised.
+    fn new(x: &Tensor, columns: &[usize]) -> Parts {
+        let room = |columns: &usize| (x.rows() * columns).next_multiple_of(ALIGNMENT);
+        let all = Tensor::empty(x.gpu(), &[columns.iter().map(room).sum()]);
+        Parts::within(&all, x.rows(), columns)
+    }
+
+    #[track_caller]
+    fn within(all: &Tensor, rows: usize, columns: &[usize]) -> Parts {
+        let mut start = 0;
+        let part = |columns: &usize| {
+            let part = all.window(start..start + rows * columns);
+            start += (rows * columns).next_multiple_of(ALIGNMENT);
+            part.reshape(&[rows, *columns])
+        };
+        Parts {
+            parts: columns.iter().map(part).collect(),
+            all: all.detach(),
+        }
+    }
 }
 
 #[track_caller]

@@ -111,8 +111,8 @@ impl Unrotated {
         [q, k, v]
     }
 
-    /// Rotates queries and keys, writes keys and values to `rows` of the caches (S, kv_heads · D), and returns the queries.
-    /// For untracked tensors.
+    /// Returns rotated queries, and writes rotated keys, and values, to `rows` of the caches (S, kv_heads · D). For untracked
+    /// tensors.
     ///
     /// # Panics
     /// As [`Tensor::rope`] and [`Tensor::write_rows`].
@@ -127,17 +127,17 @@ impl Unrotated {
     ) -> Tensor {
         let Unrotated { q, k, v } = &self;
         let Some((buffer, at)) = Binding::union(&[q.binding(), k.binding(), v.binding()]) else {
-            let [q, k, v] = self.rope(positions, rotations, heads);
-            keys.write_rows(rows, &k);
-            values.write_rows(rows, &v);
-            return q;
+            keys.write_rows(rows, &k.rope(positions, rotations, heads[1]));
+            values.write_rows(rows, v);
+            return q.rope(positions, rotations, heads[0]);
         };
         keys.check_rows(rows, k);
         values.check_rows(rows, v);
         let turns = rotations.at(positions, &[(q, heads[0]), (k, heads[1])]);
-        let buffers: [&dyn Bind; 4] = [&buffer, rows, keys, values];
+        let rotated = q.empty_like();
+        let buffers: [&dyn Bind; 5] = [&buffer, rows, keys, values, &rotated];
         turns.launch(&ROTATE_AND_STORE, [q, k], heads, [at[1], at[2]], &buffers);
-        self.q
+        rotated
     }
 }
 
@@ -185,7 +185,7 @@ impl Turns {
         y
     }
 
-    /// Rotates q and k where they are. `buffers` begins with theirs; `at` has the places of k and v in it.
+    /// Rotates q and k. `buffers` begins with theirs; `at` has the places of k and v in it.
     fn launch(
         &self,
         kernel: &Kernel,

@@ -25,12 +25,26 @@ impl Tensor {
             "gather_rows: the gradient needs row numbers that are known on the host; make them with Indices::new"
         );
         let y = Tensor::empty(self.gpu(), &[rows.len(), self.cols()]);
-        launch(&GATHER, y.len(), self.cols(), &[self, rows, &y]);
+        let cols = self.cols();
+        copy(&GATHER, rows, [cols, cols], &[self, rows, &y]);
         let (rows, shape) = (rows.clone(), self.shape().to_vec());
         y.recorded("gather_rows", [self], move |dy, _| {
             let rows = rows.host().expect("checked when the rows were gathered");
             [Some(gather_gradient(dy, rows, &shape))]
         })
+    }
+
+    /// Returns slices of `cols` numbers of a flat tensor, from each of these places on, without gradients: (R, cols).
+    ///
+    /// # Panics
+    /// If a slice reaches beyond the end.
+    #[track_caller]
+    pub fn gather_slices(&self, starts: &Indices, cols: usize) -> Tensor {
+        let places = (self.len() + 1).saturating_sub(cols);
+        starts.check_below(places, "gather_slices", "start");
+        let y = Tensor::empty(self.gpu(), &[starts.len(), cols]);
+        copy(&GATHER, starts, [cols, 1], &[self, starts, &y]);
+        y
     }
 
     /// Overwrites rows of self (N, C) in place with those of `values` (R, C), after all work recorded so far.
@@ -42,7 +56,8 @@ impl Tensor {
     #[track_caller]
     pub fn write_rows(&self, rows: &Indices, values: &Tensor) {
         self.check_rows(rows, values);
-        launch(&SCATTER, values.len(), self.cols(), &[values, rows, self]);
+        let cols = self.cols();
+        copy(&SCATTER, rows, [cols, cols], &[values, rows, self]);
     }
 
     #[track_caller]
@@ -77,18 +92,16 @@ pub(super) fn gather_gradient(dy: &Tensor, rows: &[u32], shape: &[usize]) -> Ten
     let dx = Tensor::empty(dy.gpu(), shape);
     let (starts, places) = by_key(rows.iter().copied(), dx.rows());
     let [starts, places] = [starts, places].map(|list| Indices::new(dy.gpu(), &list));
-    launch(
-        &GATHER_BACKWARD,
-        dx.len(),
-        dx.cols(),
-        &[dy, &starts, &places, &dx],
-    );
+    let params = [dx.len(), dx.cols(), 0].map(|size| size as u32);
+    let groups = Groups::of(dx.len(), 64);
+    GATHER_BACKWARD.launch(&[], &[dy, &starts, &places, &dx], &params, groups);
     dx
 }
 
-fn launch(kernel: &Kernel, count: usize, cols: usize, buffers: &[&dyn Bind]) {
-    let params = [count as u32, cols as u32];
-    kernel.launch(&[], buffers, &params, Groups::of(count, 64));
+/// `step`: the distance of two numbered rows.
+fn copy(kernel: &Kernel, rows: &Indices, [cols, step]: [usize; 2], buffers: &[&dyn Bind]) {
+    let params = [rows.len(), cols, step].map(|size| size as u32);
+    kernel.launch(&[], buffers, &params, Groups::count(rows.len()));
 }
 
 #[cfg(test)]

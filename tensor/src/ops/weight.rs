@@ -394,6 +394,7 @@ impl std::fmt::Debug for Weight {
 }
 
 /// Rows of a matrix in one buffer, or columns of them.
+#[derive(Clone)]
 pub(crate) struct Operand {
     pub(crate) binding: Binding,
     /// the numbers of the rows in the matrix

@@ -7,9 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lapwing_env::rng::Stream;
-use lapwing_model::{Adapter, Model, PackedTree, TokenTree, Tokens};
+use lapwing_model::{Adapter, KeptResults, Model, PackedTree, TokenTree, Tokens};
 use lapwing_play::{Episode, Sampled, seeds};
-use lapwing_tensor::{Gpu, Indices, Tensor, rl::LossToken};
+use lapwing_tensor::{
+    Gpu, Indices, Tensor,
+    rl::{LmHead, LossToken},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Aggregation, TrainConfig};
@@ -166,10 +169,25 @@ impl Packed {
     /// adapter is.
     pub fn log_probs(&self, model: &Model, adapter: Option<&Adapter>, temperature: f32) -> Tensor {
         let hidden = model.forward(&self.tokens, adapter);
-        let (head, allowed) = (model.head(adapter), &self.allowed);
-        hidden
-            .log_probs(&head, &self.rows, &self.targets, allowed, temperature)
-            .log_probs
+        self.log_probs_of(&hidden, &model.head(adapter), temperature)
+    }
+
+    /// The same, given what the rollout with this model and adapter kept.
+    pub(crate) fn known_log_probs(
+        &self,
+        model: &Model,
+        adapter: Option<&Adapter>,
+        kept: &KeptResults,
+        temperature: f32,
+    ) -> Tensor {
+        let hidden = model.forward_known(&self.tokens, adapter, kept);
+        self.log_probs_of(&hidden, &model.head(adapter), temperature)
+    }
+
+    fn log_probs_of(&self, hidden: &Tensor, head: &LmHead, temperature: f32) -> Tensor {
+        let (rows, targets) = (&self.rows, &self.targets);
+        let scored = hidden.log_probs(head, rows, targets, &self.allowed, temperature);
+        scored.log_probs
     }
 }
 

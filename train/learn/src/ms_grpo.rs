@@ -66,6 +66,7 @@
 
 use lapwing_env::rng::Stream;
 use lapwing_play::metrics::{GameMetrics, PlayMetrics};
+use lapwing_play::players::model::Policy;
 use lapwing_play::seeds;
 use lapwing_play::{Episode, Progress};
 use lapwing_tensor::Tensor;
@@ -100,7 +101,12 @@ pub fn step(
 ) -> Result<(StepMetrics, Vec<Group>), LearnError> {
     let train = options.train;
 
-    // Play a group of episodes on every scene, all at once, with the current policy.
+    // Play a group of episodes on every scene, all at once, with the current policy. If one update follows, it finds the
+    // weights that played, and needs no forward pass over what they computed.
+    let is_one = train.passes * train.minibatches * learner.ranks.size() == 1;
+    let most_kept = if is_one { train.tokens_per_batch } else { 0 };
+    let Policy { model, arena, .. } = &mut learner.policy;
+    arena.keep_results(model, most_kept);
     let started = Instant::now();
     let Rollout {
         mut groups,
@@ -146,6 +152,7 @@ pub fn step(
 
     // Train the policy on them, and the critic on all turns.
     let (learned, updates_dropped) = update(learner, options, step, &groups, progress)?;
+    learner.policy.arena.keep_nothing();
     let trained = learner.critic.as_mut().zip(states.as_ref());
     let critic = trained.map(|(critic, states)| critic::train(critic, &groups, states, options));
 
@@ -491,7 +498,11 @@ pub(crate) fn accumulate(
     // Without a reference l stands for it, and the KL is 0.
     let reference = policy.reference.as_ref();
     let reference = reference.map(|of| log_probs(&of.model, of.adapter.as_ref()));
-    let log_probs = log_probs(&policy.model, policy.adapter.as_ref());
+    let adapter = policy.adapter.as_ref();
+    let log_probs = match policy.arena.kept(&batch.tree) {
+        Some(kept) => packed.known_log_probs(&policy.model, adapter, &kept, temperature),
+        None => log_probs(&policy.model, adapter),
+    };
     let read = Tensor::to_vecs(&[&log_probs, reference.as_ref().unwrap_or(&log_probs)])?;
     for token in &mut batch.tokens {
         token.reference = read[1][token.pair as usize];
