@@ -40,20 +40,40 @@ impl ModelConfig {
     /// Returns the bytes of a forward and backward pass over `tokens` with a log-prob of every token, without weights and
     /// adapter. `rank` is the adapter's.
     pub fn update_bytes(&self, tokens: usize, rank: usize, recomputes: bool) -> u64 {
-        let [c, q, k, f] = self.widths();
-        let (layers, rank) = (self.layers as u64, rank as u64);
-        let norms = if self.qk_norm() { q + k } else { 0 };
-        let block = 4 * c + 2 * q + 2 * k + norms + 3 * f + 7 * rank;
-        // In the backward pass of the MLP: the gradients of gate, up and their product, and of input and output. (The kept
-        // product is freed by then; a low-rank term may be a tensor of its own.)
-        let alive = 3 * f + 3 * c;
+        let (layers, block) = (self.layers as u64, self.update_block(rank));
+        let alive = self.backward_alive();
         // Kept throughout, and only for the backward pass of one block. The head's backward pass comes before all blocks.
         let (kept, block) = match recomputes {
-            true => (layers * c, block + alive),
+            true => (layers * self.width as u64, block + alive),
             false => (layers * block, alive),
         };
         let bytes = |numbers: u64| rounded(NUMBER * tokens as u64 * numbers);
         bytes(kept) + bytes(block).max(self.head_bytes(tokens))
+    }
+
+    /// Returns the bytes of the results that an arena keeps of `tokens`, and of the backward pass that reads them.
+    pub fn known_update_bytes(&self, tokens: usize, rank: usize) -> u64 {
+        let [c, q, k, f] = self.widths();
+        // Of each block: q, k, v, gate, up, the outputs of both halves and what the attention computes. Then each block's
+        // output once more, in the order of the update; the other results are read block by block.
+        let kept = 2 * q + 2 * k + 2 * f + 2 * c + self.heads as u64;
+        let bytes = |numbers: u64| rounded(NUMBER * tokens as u64 * numbers);
+        let block = self.update_block(rank) + self.backward_alive();
+        bytes(self.layers as u64 * (kept + c)) + bytes(block).max(self.head_bytes(tokens))
+    }
+
+    /// Returns the numbers that a block keeps for each token.
+    fn update_block(&self, rank: usize) -> u64 {
+        let [c, q, k, f] = self.widths();
+        let norms = if self.qk_norm() { q + k } else { 0 };
+        4 * c + 2 * q + 2 * k + norms + 3 * f + 7 * rank as u64
+    }
+
+    /// Returns the other numbers of each token that the backward pass of a block needs: the gradients of gate, up and their
+    /// product, and of input and output. (The kept product is freed by then; a low-rank term may be a tensor of its own.)
+    fn backward_alive(&self) -> u64 {
+        let [c, _, _, f] = self.widths();
+        3 * f + 3 * c
     }
 
     /// Returns the bytes of the log-probs of `rows` and their gradient.

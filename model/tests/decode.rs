@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use lapwing_model::{
-    GeneratedReply, GenerationRequest, KvArena, SPARE_ROWS, SamplingOptions, Tokens, generate,
+    Adapter, GeneratedReply, GenerationRequest, KvArena, LoraConfig, Model, ModelConfig,
+    ModelShape, SPARE_ROWS, SamplingOptions, Targets, TokenTree, Tokens, generate, initial_weights,
 };
-use lapwing_tensor::{Indices, Tensor};
+use lapwing_tensor::{Indices, Parameters, Tensor, check};
 
 use crate::support::*;
 
@@ -83,46 +84,104 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
     }
 }
 
-/// Log-probs and gradients of a packed tree, from a forward pass and from what sampling kept.
+/// Compares log-probs and gradients of a packed tree, from a forward pass and from what sampling kept.
+fn assert_known(model: &Model, adapter: Option<&Adapter>, parameters: &Parameters) {
+    let requests = requests(6);
+    let mut arena = KvArena::new(model, 40, ROWS);
+    let sample = |arena: &mut KvArena| {
+        generate(model, adapter, arena, &requests, &SAMPLING, &mut |_, _| {
+            true
+        })
+        .unwrap()
+    };
+    let plain = sample(&mut arena);
+    arena.keep_results(model, ROWS);
+    let replies = sample(&mut arena);
+    assert_eq!(replies, plain);
+    let replies = requests.iter().zip(&replies);
+    let sequence = |(q, r): (&GenerationRequest, &GeneratedReply)| [&q.prompt[..], &r.ids].concat();
+    let (packed, _) = pack(&replies.map(sequence).collect::<Vec<_>>());
+    let gpu = model.gpu();
+    let tokens = Tokens::new(gpu, &packed);
+    let every: Vec<u32> = (0..packed.len() as u32).collect();
+    let (rows, targets) = (Indices::new(gpu, &every), Indices::new(gpu, &packed.ids));
+    let log_probs_and_gradient = |hidden: Tensor| {
+        let head = model.head(adapter);
+        let scored = hidden.log_probs(&head, &rows, &targets, &[], 1.0);
+        let gradients = scored.log_probs.sum().backward();
+        let gradient = |name| gradients.get(&parameters.get(name)).unwrap().to_vec();
+        let gradient: Result<Vec<_>, _> = parameters.names().map(gradient).collect();
+        (scored.log_probs.to_vec().unwrap(), gradient.unwrap())
+    };
+    let wanted = log_probs_and_gradient(model.forward(&tokens, adapter));
+    let kept = arena.kept(&packed).unwrap();
+    let known = log_probs_and_gradient(model.forward_known(&tokens, adapter, &kept));
+    assert!(known == wanted);
+}
+
 #[test]
 fn kept_results_give_the_log_probs_and_gradients_of_a_forward_pass_to_the_bit() {
     for name in CHECKPOINTS {
         let (model, adapter, parameters) = load_adapted(name);
-        let requests = requests(6);
-        let mut arena = KvArena::new(&model, 40, ROWS);
-        let mut sample = |arena: &mut KvArena| {
-            let adapter = Some(&adapter);
-            generate(&model, adapter, arena, &requests, &SAMPLING, &mut |_, _| {
-                true
-            })
-            .unwrap()
-        };
-        let plain = sample(&mut arena);
-        arena.keep_results(&model, ROWS);
-        let replies = sample(&mut arena);
-        assert_eq!(replies, plain, "{name}");
-        let replies = requests.iter().zip(&replies);
-        let sequences: Vec<Vec<u32>> = replies
-            .map(|(q, r)| [&q.prompt[..], &r.ids].concat())
-            .collect();
-        let (packed, _) = pack(&sequences);
-        let gpu = model.gpu();
-        let tokens = Tokens::new(gpu, &packed);
-        let every: Vec<u32> = (0..packed.len() as u32).collect();
-        let (rows, targets) = (Indices::new(gpu, &every), Indices::new(gpu, &packed.ids));
-        let log_probs_and_gradient = |hidden: Tensor| {
-            let head = model.head(Some(&adapter));
-            let log_probs = hidden.log_probs(&head, &rows, &targets, &[], 1.0).log_probs;
-            let gradients = log_probs.sum().backward();
-            let gradient = |name| gradients.get(&parameters.get(name)).unwrap().to_vec();
-            let gradient: Result<Vec<_>, _> = parameters.names().map(gradient).collect();
-            (log_probs.to_vec().unwrap(), gradient.unwrap())
-        };
-        let wanted = log_probs_and_gradient(model.forward(&tokens, Some(&adapter)));
-        let kept = arena.kept(&packed).unwrap();
-        let got = log_probs_and_gradient(model.forward_known(&tokens, Some(&adapter), &kept));
-        assert!(got == wanted, "{name}");
+        assert_known(&model, Some(&adapter), &parameters);
     }
+    let config = ModelConfig::qwen2(ModelShape {
+        vocab: 384,
+        width: 64,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        mlp_width: 96,
+    });
+    let gpu = check::gpu();
+    let all = Parameters::new(&gpu, &initial_weights(&config, 1));
+    let model = Model::over(&gpu, config, &all);
+    assert_known(&model, None, &all);
+    // Blocks without an adapter, before the first with one and after it.
+    for pattern in [r".*\.1\..*", r".*\.0\.mlp.*|lm_head", "lm_head"] {
+        let targets = Targets::Pattern(pattern.into());
+        let lora = LoraConfig {
+            targets,
+            ..LoraConfig::default()
+        };
+        let frozen = model.without_gradients();
+        let (adapter, parameters) = Adapter::new(&frozen, lora, 2).unwrap();
+        assert_known(&frozen, Some(&adapter), &parameters);
+    }
+}
+
+#[test]
+fn results_are_kept_of_all_tokens_or_of_none() {
+    let model = load("llama");
+    let kept = |arena: &KvArena, ids: &[u32]| {
+        let mut tree = TokenTree::new();
+        tree.insert(ids);
+        arena.kept(&tree.pack()).is_some()
+    };
+    let mut arena = KvArena::new(&model, 40, ROWS);
+    arena.prefill(&model, None, &[&[1, 2, 3]]).unwrap();
+    assert!(!kept(&arena, &[1, 2, 3]), "nobody asked for them");
+    arena.keep_results(&model, 100);
+    arena.prefill(&model, None, &[&[1, 2, 3], &[1, 4]]).unwrap();
+    assert!(kept(&arena, &[1, 2, 3]) && kept(&arena, &[1, 4]));
+    assert!(!kept(&arena, &[1, 5]), "this was not computed");
+    arena.keep_nothing();
+    assert!(!kept(&arena, &[1, 2, 3]), "the arena is empty");
+    // More than 100 tokens, and what their alignment takes.
+    arena.keep_results(&model, 100);
+    let long: Vec<u32> = (0..300).map(|i| i % 100).collect();
+    arena.prefill(&model, None, &[&[1, 2, 3]]).unwrap();
+    arena.prefill(&model, None, &[&long]).unwrap();
+    assert!(!kept(&arena, &[1, 2, 3]) && !kept(&arena, &long));
+    arena.keep_results(&model, 100);
+    arena.prefill(&model, None, &[&[1, 2, 3]]).unwrap();
+    assert!(!kept(&arena, &[1, 2, 3]), "there were too many before");
+    // A model that recomputes has no memory for them.
+    let sparing = model.clone().with_recomputation(true);
+    let mut arena = KvArena::new(&model, 40, ROWS);
+    arena.keep_results(&sparing, 100);
+    arena.prefill(&sparing, None, &[&[1, 2, 3]]).unwrap();
+    assert!(!kept(&arena, &[1, 2, 3]));
 }
 
 #[test]

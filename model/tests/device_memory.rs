@@ -1,7 +1,7 @@
 //! The memory formulas against the peak of the memory in use.
 
 use lapwing_model::{
-    Adapter, KvArena, LoraConfig, Model, ModelConfig, ModelShape, TokenTree, Tokens,
+    Adapter, KvArena, LoraConfig, Model, ModelConfig, ModelShape, PackedTree, TokenTree, Tokens,
     initial_weights,
 };
 use lapwing_tensor::{Gpu, GpuOptions, Indices, Parameters, Tensor};
@@ -87,21 +87,37 @@ impl Bench {
 
     fn update(&self, adapter: Option<&Adapter>, recomputes: bool) {
         let model = self.model.clone().with_recomputation(recomputes);
-        let mut tree = TokenTree::new();
-        for ids in sequences() {
-            tree.insert(&ids);
-        }
-        let packed = tree.pack();
+        self.gradients(adapter, |tokens| model.forward(tokens, adapter));
+    }
+
+    fn gradients(&self, adapter: Option<&Adapter>, forward: impl FnOnce(&Tokens) -> Tensor) {
+        let packed = tree();
         let rows: Vec<u32> = (0..TOKENS as u32).collect();
         let rows = Indices::new(&self.gpu, &rows);
-        let tokens = Tokens::new(&self.gpu, &packed);
-        let hidden = model.forward(&tokens, adapter);
-        let head = model.head(adapter);
+        let hidden = forward(&Tokens::new(&self.gpu, &packed));
+        let head = self.model.head(adapter);
         let targets = Indices::new(&self.gpu, &packed.ids);
         let log_probs = hidden.log_probs(&head, &rows, &targets, &[], 1.0).log_probs;
         drop(hidden);
         drop(log_probs.sum().backward());
     }
+}
+
+fn tree() -> PackedTree {
+    let mut tree = TokenTree::new();
+    for ids in sequences() {
+        tree.insert(&ids);
+    }
+    tree.pack()
+}
+
+/// Bytes of the gradients of an adapter: four for each number.
+fn adapter_bytes(config: &ModelConfig) -> u64 {
+    let lora = LoraConfig {
+        rank: RANK,
+        ..LoraConfig::default()
+    };
+    4 * lora.parameters(config).unwrap()
 }
 
 /// An estimate that is too small is worse than one that is too large.
@@ -120,16 +136,38 @@ fn updates_take_the_estimated_memory() {
         let bench = Bench::new(config.clone());
         for recomputes in [false, true] {
             let taken = bench.taken(|| bench.update(Some(&bench.adapter), recomputes));
-            // Plus the gradients of the adapter: four bytes for each number.
-            let lora = LoraConfig {
-                rank: RANK,
-                ..LoraConfig::default()
-            };
-            let gradients = 4 * lora.parameters(&config).unwrap();
-            let estimate = config.update_bytes(TOKENS, RANK, recomputes) + gradients;
+            let estimate = config.update_bytes(TOKENS, RANK, recomputes) + adapter_bytes(&config);
             let what = format!("{} {}, recomputes {recomputes}", config.width, config.vocab);
             assert_estimate(&what, estimate, taken);
         }
+    }
+}
+
+/// Sampling, and the update from what it kept.
+#[test]
+fn known_updates_take_the_estimated_memory() {
+    for config in shapes() {
+        let bench = Bench::new(config.clone());
+        let taken = bench.taken(|| {
+            let (model, adapter) = (&bench.model, Some(&bench.adapter));
+            let mut arena = KvArena::new(model, TOKENS, TOKENS);
+            arena.keep_results(model, TOKENS);
+            let sequences = sequences();
+            let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
+            let untracked = bench.adapter.without_gradients();
+            arena.prefill(model, Some(&untracked), &sequences).unwrap();
+            let kept = arena.kept(&tree()).unwrap();
+            bench.gradients(adapter, |tokens| {
+                model.forward_known(tokens, adapter, &kept)
+            });
+        });
+        let arena = TOKENS as u64 * config.arena_row_bytes();
+        let estimate = config.known_update_bytes(TOKENS, RANK) + arena + adapter_bytes(&config);
+        assert_estimate(
+            &format!("known {} {}", config.width, config.vocab),
+            estimate,
+            taken,
+        );
     }
 }
 

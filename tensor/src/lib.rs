@@ -45,4 +45,4 @@ pub use ops::{
     AdamW, LinearLayer, Lora, Matrix, Muon, NamedValues, OutOfRange, ParameterState, Parameters,
     Rotations, Unrotated, Visibility, Weight, WeightFormat, WeightRows, rl,
 };
-pub use tensor::{ALIGNMENT, Gradients, Tensor, known, recomputed};
+pub use tensor::{ALIGNMENT, Gradients, Tensor, known_output, recomputed};

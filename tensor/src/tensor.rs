@@ -363,14 +363,14 @@ impl Tensor {
 pub fn recomputed(input: &Tensor, block: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Tensor {
     let output = block(&input.detach());
     match output.is_tracked() || input.is_tracked() {
-        true => known(input, &output, block),
+        true => known_output(input, &output, block),
         false => output,
     }
 }
 
 /// Returns `output`, which an earlier pass computed as `block(input)`. The backward pass runs the block, for its gradients as in
 /// [`recomputed`].
-pub fn known(
+pub fn known_output(
     input: &Tensor,
     output: &Tensor,
     block: impl FnOnce(&Tensor) -> Tensor + Send + 'static,
@@ -424,6 +424,12 @@ mod tests {
                 assert_eq!(values(&plain), values(&again));
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "window: 32..40 of 128 values, from a multiple of 64")]
+    fn a_window_that_starts_anywhere_is_refused() {
+        Tensor::zeros(&gpu(), &[128]).window(32..40);
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! Sequences with equal prefixes share the nodes of the prefix, so rules, observations and replies are computed once each. The
 //! path of a node lies in a few contiguous ranges of arena rows, and attention reads these ranges.
 
-use std::ops::Range;
-
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 
 use super::arena_layout::ArenaLayout;
@@ -20,10 +18,8 @@ pub struct KvArena {
     values: Vec<Tensor>, // per block (S, K*D)
     hidden: Tensor,      // (S, C)
     kept: Option<KeptPasses>,
-    /// Tokens whose results are kept at most; 0: no results are kept.
-    most_kept: usize,
-    /// Whether there were more once.
-    kept_too_many: bool,
+    /// Whether results are kept now.
+    keeps: bool,
     most_rows: usize,
     rows_at_once: usize,
     computed: u64,
@@ -50,8 +46,7 @@ impl KvArena {
             values: (0..config.layers).map(|_| table(kv_width)).collect(),
             hidden: table(config.width),
             kept: None,
-            most_kept: 0,
-            kept_too_many: false,
+            keeps: false,
             most_rows,
             rows_at_once: (floats / widest).min(4096),
             computed: 0,
@@ -71,10 +66,9 @@ impl KvArena {
     /// than `most` tokens, or if the model saves memory by recomputation, none are kept.
     pub fn keep_results(&mut self, model: &Model, most: usize) {
         self.clear();
-        let never = self.kept_too_many || model.recomputes;
-        self.most_kept = if never { 0 } else { most };
-        if self.most_kept > 0 {
-            let new = || KeptPasses::new(&self.gpu, model.config());
+        self.keeps = !model.recomputes;
+        if self.keeps {
+            let new = || KeptPasses::new(&self.gpu, model.config(), most);
             self.kept.get_or_insert_with(new);
         }
     }
@@ -82,12 +76,12 @@ impl KvArena {
     /// Clears the arena, and keeps no results from now on. Their memory is kept for the next time.
     pub fn keep_nothing(&mut self) {
         self.clear();
-        self.most_kept = 0;
+        self.keeps = false;
     }
 
     /// Returns the results of the tokens of a packed tree, if they are kept.
     pub fn kept(&self, tree: &PackedTree) -> Option<KeptResults> {
-        let kept = self.kept.as_ref().filter(|_| self.most_kept > 0)?;
+        let kept = self.kept.as_ref().filter(|_| self.keeps)?;
         Some(kept.of(&self.layout.find(tree)?))
     }
 
@@ -187,9 +181,12 @@ impl KvArena {
         let seen: Vec<Vec<(u32, u32)>> =
             nodes.iter().map(|&node| self.layout.ranges(node)).collect();
         let visible = Visibility::ranges(&self.gpu, &seen);
-        self.begin_kept(nodes[0].index()..nodes[0].index() + nodes.len());
+        let first = nodes[0].index();
+        if let Some(kept) = self.kept.as_mut().filter(|_| self.keeps) {
+            self.keeps = kept.begin(first..first + nodes.len());
+        }
         let results = |layer: usize| match &self.kept {
-            Some(kept) if self.most_kept > 0 => Results::Kept(kept, layer),
+            Some(kept) if self.keeps => Results::Kept(kept, layer),
             _ => Results::Computed,
         };
         let heads = [model.config().heads, model.config().kv_heads];
@@ -229,15 +226,5 @@ impl KvArena {
             self.gpu.drop_unused();
         }
         Ok(())
-    }
-
-    /// Makes room for the results of these nodes, if results are kept. If there are too many, none are kept any more.
-    fn begin_kept(&mut self, nodes: Range<usize>) {
-        let Some(kept) = self.kept.as_mut().filter(|_| self.most_kept > 0) else {
-            return;
-        };
-        if nodes.end > self.most_kept + 1 || !kept.begin(nodes) {
-            (self.kept, self.most_kept, self.kept_too_many) = (None, 0, true);
-        }
     }
 }

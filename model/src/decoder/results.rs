@@ -26,22 +26,8 @@ pub(crate) enum Results<'a> {
 const RESULTS: usize = 9;
 const ATTENTION: [usize; 2] = [7, 8];
 
-/// The results in each of a block's two buffers. No kernel reads and writes one of them at once.
-const BUFFERS: [&[usize]; 2] = [
-    &[
-        Linear::Q as usize,
-        Linear::K as usize,
-        Linear::V as usize,
-        ATTENTION[0],
-        ATTENTION[1],
-        Linear::Down as usize,
-    ],
-    &[
-        Linear::O as usize,
-        Linear::Gate as usize,
-        Linear::Up as usize,
-    ],
-];
+/// Which of a block's two buffers has each result. No kernel reads one of them and writes it.
+const BUFFER: [usize; RESULTS] = [0, 0, 0, 1, 1, 1, 0, 0, 0];
 
 /// Buffers grow by multiples of this many numbers.
 const UNIT: usize = 64 * ALIGNMENT;
@@ -52,6 +38,8 @@ pub(crate) struct KeptPasses {
     /// of each result
     columns: [usize; RESULTS],
     blocks: Vec<[Tensor; 2]>,
+    /// numbers that each buffer may have
+    most: [usize; 2],
     passes: Vec<Pass>,
 }
 
@@ -62,17 +50,24 @@ struct Pass {
 }
 
 impl KeptPasses {
-    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig) -> KeptPasses {
-        let columns = |result| match Linear::BLOCK.get(result) {
+    /// Buffers for the results of up to `most` tokens.
+    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig, most: usize) -> KeptPasses {
+        let columns = std::array::from_fn(|result| match Linear::BLOCK.get(result) {
             Some(linear) => config.linear_shape(*linear).0,
             None if result == ATTENTION[0] => config.heads * config.head_size,
             None => config.heads,
-        };
+        });
+        let bindable = (gpu.caps().max_binding / 4) as usize / UNIT * UNIT;
         let empty = |_| [(); 2].map(|()| Tensor::zeros(gpu, &[0]));
         KeptPasses {
             gpu: gpu.clone(),
-            columns: std::array::from_fn(columns),
+            columns,
             blocks: (0..config.layers).map(empty).collect(),
+            most: [0, 1].map(|buffer| {
+                let of_token: usize = in_buffer(buffer).map(|result| columns[result]).sum();
+                // A unit more, since the results of a pass are aligned.
+                ((most * of_token).next_multiple_of(UNIT) + UNIT).min(bindable)
+            }),
             passes: Vec::new(),
         }
     }
@@ -82,22 +77,28 @@ impl KeptPasses {
         self.passes.clear();
     }
 
-    /// Begins a pass over these nodes. Returns whether there is room for them.
+    /// Begins a pass over these nodes. If there is no room for it, the buffers are freed and there never is any again.
     pub(crate) fn begin(&mut self, nodes: Range<usize>) -> bool {
-        let size = |buffer: usize| BUFFERS[buffer].iter().map(|r| self.room(*r, nodes.len()));
         let place = [0, 1].map(|buffer| {
             let start = self.passes.last().map_or(0, |pass| pass.place[buffer].end);
-            start..start + size(buffer).sum::<usize>()
+            let sizes = in_buffer(buffer).map(|result| self.room(result, nodes.len()));
+            start..start + sizes.sum::<usize>()
         });
-        let most = (self.gpu.caps().max_binding / 4) as usize;
-        for buffer in [0, 1] {
-            let have = self.blocks[0][buffer].len();
-            let wanted = place[buffer].end.next_multiple_of(UNIT);
-            if wanted > most {
-                return false;
+        let wanted = place
+            .each_ref()
+            .map(|place| place.end.next_multiple_of(UNIT));
+        if (0..2).any(|buffer| wanted[buffer] > self.most[buffer]) {
+            self.most = [0; 2];
+            for buffer in self.blocks.iter_mut().flatten() {
+                *buffer = Tensor::zeros(&self.gpu, &[0]);
             }
-            if wanted > have {
-                self.enlarge(buffer, wanted.max(2 * have).min(most / UNIT * UNIT));
+            return false;
+        }
+        for buffer in 0..2 {
+            let have = self.blocks[0][buffer].len();
+            if wanted[buffer] > have {
+                let larger = (2 * have).min(self.most[buffer]);
+                self.enlarge(buffer, wanted[buffer].max(larger));
             }
         }
         self.passes.push(Pass { nodes, place });
@@ -105,12 +106,12 @@ impl KeptPasses {
     }
 
     fn enlarge(&mut self, buffer: usize, size: usize) {
+        let rows = |tensor: &Tensor| tensor.reshape(&[tensor.len() / UNIT, UNIT]);
+        let have = self.blocks[0][buffer].len() / UNIT;
+        let before = Indices::new(&self.gpu, &(0..have as u32).collect::<Vec<u32>>());
         for block in &mut self.blocks {
-            let rows = |tensor: &Tensor| tensor.reshape(&[tensor.len() / UNIT, UNIT]);
             let larger = Tensor::zeros(&self.gpu, &[size]);
-            let before = rows(&block[buffer]);
-            let numbers: Vec<u32> = (0..before.rows() as u32).collect();
-            rows(&larger).write_rows(&Indices::new(&self.gpu, &numbers), &before);
+            rows(&larger).write_rows(&before, &rows(&block[buffer]));
             block[buffer] = larger;
             // The old buffer is too small for all later ones.
             self.gpu.drop_unused();
@@ -122,43 +123,44 @@ impl KeptPasses {
         (tokens * self.columns[result]).next_multiple_of(ALIGNMENT)
     }
 
-    /// Returns the buffer of a result of a pass, and its place there.
-    fn place(&self, pass: &Pass, result: usize) -> (usize, usize) {
-        let buffer = usize::from(!BUFFERS[0].contains(&result));
-        let before = BUFFERS[buffer].iter().take_while(|r| **r != result);
-        let before: usize = before.map(|r| self.room(*r, pass.nodes.len())).sum();
-        (buffer, pass.place[buffer].start + before)
+    /// Returns the start of a result of a pass in its buffer.
+    fn start(&self, pass: &Pass, result: usize) -> usize {
+        let buffer = BUFFER[result];
+        let before = in_buffer(buffer).take_while(|other| *other < result);
+        let before = before.map(|other| self.room(other, pass.nodes.len()));
+        pass.place[buffer].start + before.sum::<usize>()
     }
 
     /// Returns the part of a block's buffer for consecutive results of the present pass.
     fn window(&self, block: usize, results: &[usize]) -> Tensor {
         let pass = self.passes.last().expect("a pass that has begun");
-        let (buffer, start) = self.place(pass, results[0]);
-        let last = results[results.len() - 1];
-        let end = self.place(pass, last).1 + pass.nodes.len() * self.columns[last];
-        self.blocks[block][buffer].window(start..end)
+        let (first, last) = (results[0], results[results.len() - 1]);
+        let end = self.start(pass, last) + pass.nodes.len() * self.columns[last];
+        self.blocks[block][BUFFER[first]].window(self.start(pass, first)..end)
     }
 
     /// Returns the results of these nodes, all of which must have been in a pass.
     pub(crate) fn of(&self, nodes: &[TokenNode]) -> KeptResults {
-        let starts = |result: usize| {
-            let start = |node: &TokenNode| {
-                let at = self
-                    .passes
-                    .partition_point(|pass| pass.nodes.end <= node.index());
-                let pass = &self.passes[at];
-                let row = node.index() - pass.nodes.start;
-                (self.place(pass, result).1 + row * self.columns[result]) as u32
-            };
-            let starts: Vec<u32> = nodes.iter().map(start).collect();
-            Indices::new(&self.gpu, &starts)
+        let start = |node: &TokenNode, result: usize| {
+            let before = |pass: &Pass| pass.nodes.end <= node.index();
+            let pass = &self.passes[self.passes.partition_point(before)];
+            let row = node.index() - pass.nodes.start;
+            (self.start(pass, result) + row * self.columns[result]) as u32
         };
         KeptResults {
             columns: self.columns,
             blocks: self.blocks.clone(),
-            starts: std::array::from_fn(starts),
+            starts: std::array::from_fn(|result| {
+                let starts: Vec<u32> = nodes.iter().map(|node| start(node, result)).collect();
+                Indices::new(&self.gpu, &starts)
+            }),
         }
     }
+}
+
+/// The results in a buffer, in their order there.
+fn in_buffer(buffer: usize) -> impl Iterator<Item = usize> {
+    (0..RESULTS).filter(move |result| BUFFER[*result] == buffer)
 }
 
 /// The results that a [`KvArena`](crate::KvArena) keeps of the tokens of a packed tree.
@@ -177,8 +179,8 @@ impl KeptResults {
     }
 
     fn get(&self, block: usize, result: usize) -> Tensor {
-        let buffer = usize::from(!BUFFERS[0].contains(&result));
-        self.blocks[block][buffer].gather_slices(&self.starts[result], self.columns[result])
+        let buffer = &self.blocks[block][BUFFER[result]];
+        buffer.gather_slices(&self.starts[result], self.columns[result])
     }
 }
 
@@ -216,7 +218,7 @@ impl Results<'_> {
                 x.linear_into(layer, Some(residual), &into)
             }
             Results::Known(known, block) => {
-                x.known_linear(layer, residual, known.get(*block, linear as usize))
+                x.known_linear(layer, Some(residual), known.get(*block, linear as usize))
             }
         }
     }

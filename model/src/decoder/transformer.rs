@@ -16,8 +16,8 @@
 use std::sync::Arc;
 
 use lapwing_tensor::{
-    Gpu, Indices, LinearLayer, Lora, Matrix, Rotations, Tensor, Unrotated, Visibility, known,
-    recomputed, rl::LmHead,
+    Gpu, Indices, LinearLayer, Lora, Matrix, Rotations, Tensor, Unrotated, Visibility,
+    known_output, recomputed, rl::LmHead,
 };
 
 use super::results::{KeptResults, Results};
@@ -110,15 +110,27 @@ impl Model {
         let owned = Arc::new((self.clone(), tokens.clone(), adapter.cloned(), kept.clone()));
         let mut x = Tensor::embedding(&self.embedding, &tokens.ids); // (T, C)
         for layer in 0..self.blocks.len() {
+            let output = kept.output(layer);
+            if !x.is_tracked() && !self.is_tracked(layer, adapter) {
+                x = output;
+                continue;
+            }
             let owned = owned.clone();
-            let block = move |x: &Tensor| {
+            x = known_output(&x, &output, move |x| {
                 let (model, tokens, adapter, kept) = &*owned;
                 let results = Results::Known(kept, layer);
                 model.train_block(layer, x, tokens, adapter.as_ref(), &results)
-            };
-            x = known(&x, &kept.output(layer), block);
+            });
         }
         x.rms_norm(&self.norm, self.config.eps) // (T, C)
+    }
+
+    /// Returns whether a block has weights that get gradients.
+    fn is_tracked(&self, layer: usize, adapter: Option<&Adapter>) -> bool {
+        let loras = Linear::BLOCK.map(|linear| adapter.and_then(|of| of.get(layer, linear)));
+        let mut loras = loras.into_iter().flatten();
+        // Of a model that is trained, all weights are tracked.
+        self.blocks[layer].mlp_norm.is_tracked() || loras.any(|lora| lora.a.is_tracked())
     }
 
     /// Runs one block over whole sequences.

@@ -281,10 +281,15 @@ impl Tensor {
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn known_linear(&self, layer: LinearLayer<'_>, residual: &Tensor, known: Tensor) -> Tensor {
-        check_shapes(self, layer.weight, layer.bias, layer.lora, Some(residual));
+    pub fn known_linear(
+        &self,
+        layer: LinearLayer<'_>,
+        residual: Option<&Tensor>,
+        known: Tensor,
+    ) -> Tensor {
+        check_shapes(self, layer.weight, layer.bias, layer.lora, residual);
         let low = layer.lora.map(|lora| lora.down(&self.detach()));
-        self.record_linear(&layer, Some(residual), low, known)
+        self.record_linear(&layer, residual, low, known)
     }
 
     /// silu(x Gᵀ) · (x Uᵀ), the first half of a gated unit: [`Tensor::linears`] and [`Tensor::swiglu`], with the same bits. In

@@ -140,6 +140,25 @@ mod tests {
     }
 
     #[test]
+    fn slices_begin_anywhere() {
+        let gpu = gpu();
+        let x = Tensor::from_slice(&gpu, &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[6]);
+        let slices = x.gather_slices(&Indices::new(&gpu, &[3, 0, 2]), 3);
+        assert_eq!(slices.shape(), [3, 3]);
+        assert_eq!(
+            slices.to_vec().unwrap(),
+            [3.0, 4.0, 5.0, 0.0, 1.0, 2.0, 2.0, 3.0, 4.0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "gather_slices: start 4 of 4")]
+    fn a_slice_beyond_the_end_is_refused() {
+        let gpu = gpu();
+        Tensor::zeros(&gpu, &[6]).gather_slices(&Indices::new(&gpu, &[0, 4]), 3);
+    }
+
+    #[test]
     #[should_panic(expected = "write_rows: row 1 occurs twice")]
     fn a_row_written_twice_is_refused() {
         let gpu = gpu();

@@ -101,12 +101,13 @@ pub fn step(
 ) -> Result<(StepMetrics, Vec<Group>), LearnError> {
     let train = options.train;
 
-    // Play a group of episodes on every scene, all at once, with the current policy. If one update follows, it finds the
-    // weights that played, and needs no forward pass over what they computed.
-    let is_one = train.passes * train.minibatches * learner.ranks.size() == 1;
-    let most_kept = if is_one { train.tokens_per_batch } else { 0 };
+    // Play a group of episodes on every scene, all at once, with the current policy. A single update has the weights that
+    // played, so it can use what they computed. Now and then it computes that itself, for the health check `ratio`.
     let Policy { model, arena, .. } = &mut learner.policy;
-    arena.keep_results(model, most_kept);
+    let is_single = train.passes * train.minibatches * learner.ranks.size() == 1;
+    if is_single && !step.is_multiple_of(50) {
+        arena.keep_results(model, train.tokens_per_batch);
+    }
     let started = Instant::now();
     let Rollout {
         mut groups,

@@ -204,7 +204,13 @@ fn plan(
         let update = match tokens {
             0 => 0,
             // A turn that is longer than a batch is processed as a whole.
-            tokens => model.update_bytes(tokens.max(demand.longest), demand.rank, recomputes),
+            tokens => {
+                let (tokens, rank) = (tokens.max(demand.longest), demand.rank);
+                let update = model.update_bytes(tokens, rank, recomputes);
+                // Without recomputation the rollout may have kept what the update needs.
+                let known = (!recomputes).then(|| model.known_update_bytes(tokens, rank));
+                update.max(known.unwrap_or_default())
+            }
         };
         MemoryPlan {
             weights: if demand.frozen { weights } else { 0 },

@@ -267,6 +267,29 @@ fn a_token_alone_gets_its_own_value() {
     assert_eq!(y.to_vec().unwrap(), v.to_vec().unwrap());
 }
 
+#[test]
+fn known_results_have_the_gradients_of_computed_ones() {
+    let (gpu, heads) = (gpu(), AttentionHeads(4, 2, 20));
+    let visible = Visibility::tree(&gpu, &forest(30, 5));
+    let leaves = inputs(30, heads, 2).map(|a| a.tensor(&gpu).tracked());
+    let [q, k, v] = &leaves;
+    let gradients = |y: Tensor| {
+        let gradients = y.mul(&y).sum().backward();
+        leaves
+            .each_ref()
+            .map(|leaf| gradients.get(leaf).unwrap().to_vec().unwrap())
+    };
+    let (y, log_sums) = (
+        Tensor::zeros(&gpu, q.shape()),
+        Tensor::zeros(&gpu, &[30, 4]),
+    );
+    q.write_attention(k, v, &visible, 4, 2, [&y, &log_sums]);
+    let known = q.known_attention(k, v, &visible, 4, 2, [y, log_sums]);
+    let computed = attend(&leaves, &visible, heads);
+    assert_eq!(known.to_vec().unwrap(), computed.to_vec().unwrap());
+    assert!(gradients(known) == gradients(computed));
+}
+
 /// Numbers from PyTorch, in f64.
 #[test]
 fn agrees_with_pytorch() {

@@ -63,9 +63,14 @@ proptest! {
             let layers = [0, 1, 2].map(layer);
             assert!(Stack::new(&x, &layers).is_some() == r.is_multiple_of(4));
             let together = x.linears(layers);
+            let room: usize = rows.map(|n| (m * n).next_multiple_of(ALIGNMENT)).iter().sum();
+            let into = Tensor::zeros(&gpu, &[room]);
+            let written = x.linears_into(layers, &into);
             for (i, y) in together.iter().enumerate() {
                 assert!(bits(y) == bits(&alone(layer(i))), "layer {i}");
+                assert!(bits(y) == bits(&written[i]), "layer {i}, written");
             }
+            assert!(bits(&into)[..m * rows[0]] == bits(&together[0]), "where it was written");
             // A second layer with as many rows as the first.
             let up = LinearLayer { weight: &beside[1], ..layer(0) };
             let gate = LinearLayer { weight: &beside[0], ..layer(0) };
@@ -107,6 +112,50 @@ proptest! {
             };
             assert_eq!(bits(&all), bits(&few));
         });
+    }
+}
+
+/// With a rank of 4 the layers are computed in one launch, with 6 in one each.
+#[test]
+fn known_results_have_the_gradients_of_computed_ones() {
+    let (gpu, m, n, k) = (gpu(), 9, 20, 12);
+    for r in [4, 6] {
+        let random = |shape: &[usize], seed| Array::random(shape, seed, -1.0..1.0).tensor(&gpu);
+        let [x, residual] = [([m, k], 1), ([m, n], 2)].map(|(s, i)| random(&s, i).tracked());
+        let (a, b) = (random(&[r, k], 3).tracked(), random(&[n, r], 4).tracked());
+        let w = Matrix::Trained(random(&[n, k], 5).tracked());
+        let lora = Lora {
+            a: a.clone(),
+            b: b.clone(),
+            scale: SCALE,
+        };
+        let layer = LinearLayer {
+            weight: &w,
+            bias: None,
+            lora: Some(&lora),
+        };
+        let leaves = [&x, &residual, &a, &b, w.trained().unwrap()];
+        let gradients = |results: [Tensor; 3]| {
+            // Each with slopes of its own.
+            let [y, z, o] = results.each_ref().map(|y| y.mul(y).sum());
+            let gradients = y.add(&z.mul(&z)).add(&o).backward();
+            leaves.map(|leaf| gradients.get(leaf).unwrap().to_vec().unwrap())
+        };
+        let [y, z] = x.linears([layer; 2]);
+        let o = x.linear(&w, None, Some(&lora), Some(&residual));
+        let values = [&y, &z, &o].map(Tensor::detach);
+        let wanted = gradients([y, z, o]);
+        let [y, z, o] = values.clone();
+        let into = Tensor::zeros(&gpu, &[m * n]);
+        let written = x.linear_into(layer, Some(&residual), &into);
+        assert_eq!(written.to_vec().unwrap(), o.to_vec().unwrap());
+        assert!(!written.is_tracked());
+        let [y, z] = x.known_linears([layer; 2], [y, z]);
+        let o = x.known_linear(layer, Some(&residual), o);
+        for (known, value) in [&y, &z, &o].into_iter().zip(&values) {
+            assert_eq!(known.to_vec().unwrap(), value.to_vec().unwrap());
+        }
+        assert!(gradients([y, z, o]) == wanted, "rank {r}");
     }
 }
 
