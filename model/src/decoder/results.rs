@@ -84,21 +84,22 @@ impl KeptPasses {
             let sizes = in_buffer(buffer).map(|result| self.room(result, nodes.len()));
             start..start + sizes.sum::<usize>()
         });
-        let wanted = place
-            .each_ref()
-            .map(|place| place.end.next_multiple_of(UNIT));
-        if (0..2).any(|buffer| wanted[buffer] > self.most[buffer]) {
+        let wanted = [0, 1].map(|buffer| place[buffer].end.next_multiple_of(UNIT));
+        if wanted
+            .iter()
+            .zip(self.most)
+            .any(|(wanted, most)| *wanted > most)
+        {
             self.most = [0; 2];
             for buffer in self.blocks.iter_mut().flatten() {
                 *buffer = Tensor::zeros(&self.gpu, &[0]);
             }
             return false;
         }
-        for buffer in 0..2 {
+        for (buffer, wanted) in wanted.into_iter().enumerate() {
             let have = self.blocks[0][buffer].len();
-            if wanted[buffer] > have {
-                let larger = (2 * have).min(self.most[buffer]);
-                self.enlarge(buffer, wanted[buffer].max(larger));
+            if wanted > have {
+                self.enlarge(buffer, wanted.max((2 * have).min(self.most[buffer])));
             }
         }
         self.passes.push(Pass { nodes, place });
