@@ -1,7 +1,8 @@
 //! The KV arena: the cache of keys, values and final hidden states of computed tokens, as a trie.
 //!
 //! Sequences with equal prefixes share the nodes of the prefix, so rules, observations and replies are computed once each. The
-//! path of a node lies in a few contiguous ranges of arena rows, and attention reads these ranges.
+//! path of a node lies in a few contiguous ranges of arena rows, and attention reads these ranges. On request the arena keeps
+//! what the update of a rollout needs, too (`results.rs`).
 
 use lapwing_tensor::{Gpu, Indices, Tensor, Visibility};
 

@@ -17,8 +17,8 @@ pub(crate) enum Results<'a> {
     Computed,
     /// It computes them, and they are kept as those of a block.
     Kept(&'a KeptPasses, usize),
-    /// They were kept as those of a block, by a pass over the same tokens.
-    Known(&'a KeptResults, usize),
+    /// They were kept as those of a block, by a pass over the same tokens. The last is the block's output.
+    Known(&'a KeptResults, usize, &'a Tensor),
 }
 
 /// The number of results of a block: seven linear layers, in the order of [`Linear::BLOCK`] (`o` and `down` with the residual),
@@ -186,42 +186,43 @@ impl KeptResults {
 }
 
 impl Results<'_> {
-    /// Several layers of one input.
+    /// Layers of one input.
     pub(crate) fn linears<'a, const N: usize>(
         &self,
         x: &Tensor,
         linears: [Linear; N],
         layer: impl Fn(Linear) -> LinearLayer<'a>,
     ) -> [Tensor; N] {
-        let (layers, results) = (linears.map(layer), linears.map(|linear| linear as usize));
+        let layers = linears.map(layer);
+        let results = linears.map(|linear| linear as usize);
         match self {
             Results::Computed => x.linears(layers),
             Results::Kept(kept, block) => x.linears_into(layers, &kept.window(*block, &results)),
-            Results::Known(known, block) => {
-                x.known_linears(layers, results.map(|result| known.get(*block, result)))
+            Results::Known(known, block, output) => {
+                let known = linears.map(|linear| match linear {
+                    Linear::Down => (*output).clone(),
+                    _ => known.get(*block, linear as usize),
+                });
+                x.known_linears(layers, known)
             }
         }
     }
 
     /// residual + layer(x)
-    pub(crate) fn add_linear(
+    pub(crate) fn add_linear<'a>(
         &self,
         residual: &Tensor,
         x: &Tensor,
         linear: Linear,
-        layer: LinearLayer<'_>,
+        layer: impl Fn(Linear) -> LinearLayer<'a>,
     ) -> Tensor {
-        let LinearLayer { weight, bias, lora } = layer;
-        match self {
-            Results::Computed => x.linear(weight, bias, lora, Some(residual)),
-            Results::Kept(kept, block) => {
-                let into = kept.window(*block, &[linear as usize]);
-                x.linear_into(layer, Some(residual), &into)
-            }
-            Results::Known(known, block) => {
-                x.known_linear(layer, Some(residual), known.get(*block, linear as usize))
-            }
-        }
+        let residual = Some(residual);
+        let layer = |linear| LinearLayer {
+            residual,
+            ..layer(linear)
+        };
+        let [y] = self.linears(x, [linear], layer);
+        y
     }
 
     /// silu(gate(x)) * up(x)
@@ -252,7 +253,7 @@ impl Results<'_> {
                 q.write_attention(k, v, visible, heads, kv_heads, [&y, &log_sums]);
                 y
             }
-            Results::Known(known, block) => {
+            Results::Known(known, block, _) => {
                 let results = ATTENTION.map(|result| known.get(*block, result));
                 q.known_attention(k, v, visible, heads, kv_heads, results)
             }

@@ -11,7 +11,8 @@
 //! | F | width between gate and down |
 //! | V | vocabulary |
 //!
-//! Training and sampling run the same blocks and differ in the source of keys and values ([`Model::run`]).
+//! Training and sampling run the same blocks. They differ in the source of keys and values ([`Model::run`]), and in whether a
+//! block computes its results, keeps them or knows them ([`Results`]).
 
 use std::sync::Arc;
 
@@ -115,10 +116,10 @@ impl Model {
                 x = output;
                 continue;
             }
-            let owned = owned.clone();
+            let (owned, known) = (owned.clone(), output.clone());
             x = known_output(&x, &output, move |x| {
                 let (model, tokens, adapter, kept) = &*owned;
-                let results = Results::Known(kept, layer);
+                let results = Results::Known(kept, layer, &known);
                 model.train_block(layer, x, tokens, adapter.as_ref(), &results)
             });
         }
@@ -215,7 +216,7 @@ impl Model {
         let [q, k, v] = place(Unrotated { q, k, v });
         let heads = [self.config.heads, self.config.kv_heads];
         let seen = results.attention([&q, &k, &v], visible, heads); // (T, H*D)
-        results.add_linear(x, &seen, Linear::O, layer(Linear::O)) // (T, C)
+        results.add_linear(x, &seen, Linear::O, layer) // (T, C)
     }
 
     /// x + down(silu(gate(h)) * up(h)) with h = norm(x)
@@ -228,7 +229,7 @@ impl Model {
     ) -> Tensor {
         let h = x.rms_norm(&block.mlp_norm, self.config.eps); // (T, C)
         let gated = results.gated(&h, &layer); // (T, F)
-        results.add_linear(x, &gated, Linear::Down, layer(Linear::Down)) // (T, C)
+        results.add_linear(x, &gated, Linear::Down, layer) // (T, C)
     }
 
     /// Returns the configuration.
@@ -279,7 +280,12 @@ impl Block {
     fn layer<'a>(&'a self, linear: Linear, lora: Option<&'a Lora>) -> LinearLayer<'a> {
         let Affine { weight, bias } = &self.linears[linear as usize];
         let bias = bias.as_ref();
-        LinearLayer { weight, bias, lora }
+        LinearLayer {
+            weight,
+            bias,
+            lora,
+            residual: None,
+        }
     }
 }
 

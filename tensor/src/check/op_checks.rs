@@ -477,6 +477,7 @@ fn stacks(table: &mut CheckTable) {
                     weight: &weights[i],
                     bias: (!is_gated).then_some(&bias[i]),
                     lora: Some(&loras[i]),
+                    residual: None,
                 };
                 match is_gated {
                     true => t[0].gated_linear(layer(0), layer(1)),

@@ -175,32 +175,20 @@ impl Tensor {
         lora: Option<&Lora>,
         residual: Option<&Tensor>,
     ) -> Tensor {
-        check_shapes(self, weight, bias, lora, residual);
-        let layer = LinearLayer { weight, bias, lora };
+        let layer = LinearLayer {
+            weight,
+            bias,
+            lora,
+            residual,
+        };
+        layer.check_shapes(self);
         let y = Tensor::empty(self.gpu(), &[self.rows(), weight.rows()]);
-        let low = layer.write(self, residual, &y);
-        self.record_linear(&layer, residual, low, y)
+        let low = layer.write(self, &y);
+        self.record_linear(&layer, low, y)
     }
 
-    /// The values of [`Tensor::linear`], without gradients, written into a flat tensor of as many numbers.
-    ///
-    /// # Panics
-    /// If the shapes do not fit.
-    #[track_caller]
-    pub fn linear_into(
-        &self,
-        layer: LinearLayer<'_>,
-        residual: Option<&Tensor>,
-        into: &Tensor,
-    ) -> Tensor {
-        check_shapes(self, layer.weight, layer.bias, layer.lora, residual);
-        let y = into.detach().reshape(&[self.rows(), layer.weight.rows()]);
-        layer.write(self, residual, &y);
-        y
-    }
-
-    /// Several linear layers of one input: the values and gradients of [`Tensor::linear`] for each, without a residual. If
-    /// the matrices lie in one buffer ([`Matrix::together`], or trained ones) and the adapters have one rank and scale, the
+    /// Several linear layers of one input: the values and gradients of [`Tensor::linear`] for each. If the matrices lie in one
+    /// buffer ([`Matrix::together`], or trained ones), the adapters have one rank and scale, and there is no residual, the
     /// forward pass is one launch, and one more for the adapters.
     ///
     /// # Panics
@@ -208,10 +196,15 @@ impl Tensor {
     #[track_caller]
     pub fn linears<const N: usize>(&self, layers: [LinearLayer<'_>; N]) -> [Tensor; N] {
         for layer in &layers {
-            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+            layer.check_shapes(self);
         }
         let Some(stack) = Stack::new(self, &layers) else {
-            return layers.map(|layer| self.linear(layer.weight, layer.bias, layer.lora, None));
+            return layers.map(|layer| {
+                let LinearLayer {
+                    weight, bias, lora, ..
+                } = layer;
+                self.linear(weight, bias, lora, layer.residual)
+            });
         };
         let low = stack.low();
         let columns = layers.map(|layer| layer.weight.rows());
@@ -221,7 +214,7 @@ impl Tensor {
         let mut lows = low.into_iter().flat_map(|low| low.parts);
         layers.map(|layer| {
             let y = ys.next().expect("a result for each layer");
-            self.record_linear(&layer, None, lows.next(), y)
+            self.record_linear(&layer, lows.next(), y)
         })
     }
 
@@ -237,13 +230,13 @@ impl Tensor {
         into: &Tensor,
     ) -> [Tensor; N] {
         for layer in &layers {
-            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+            layer.check_shapes(self);
         }
         let ys = Parts::within(into, self.rows(), &layers.map(|layer| layer.weight.rows()));
         match Stack::new(self, &layers) {
             Some(stack) => stack.products(stack.low().as_ref(), &ys, false),
             None => layers.iter().zip(&ys.parts).for_each(|(layer, y)| {
-                layer.write(self, None, y);
+                layer.write(self, y);
             }),
         }
         ys.parts.try_into().expect("a result for each layer")
@@ -261,7 +254,7 @@ impl Tensor {
         known: [Tensor; N],
     ) -> [Tensor; N] {
         for layer in &layers {
-            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+            layer.check_shapes(self);
         }
         let stack = Stack::new(self, &layers);
         let low = stack.and_then(|stack| stack.low());
@@ -269,27 +262,16 @@ impl Tensor {
         let mut known = known.into_iter();
         layers.map(|layer| {
             let y = known.next().expect("a result for each layer");
+            let wanted = [self.rows(), layer.weight.rows()];
+            let found = y.shape();
+            assert!(
+                found == wanted,
+                "linear: a known result has the shape {found:?}, wanted {wanted:?}"
+            );
             let x = self.detach();
             let low = lows.next().or_else(|| layer.lora.map(|lora| lora.down(&x)));
-            self.record_linear(&layer, None, low, y)
+            self.record_linear(&layer, low, y)
         })
-    }
-
-    /// Returns `known`, which an earlier pass computed as the [`Tensor::linear`] of an equal input, with the same gradients. Only
-    /// scale (x Aᵀ) is computed again.
-    ///
-    /// # Panics
-    /// If the shapes do not fit.
-    #[track_caller]
-    pub fn known_linear(
-        &self,
-        layer: LinearLayer<'_>,
-        residual: Option<&Tensor>,
-        known: Tensor,
-    ) -> Tensor {
-        check_shapes(self, layer.weight, layer.bias, layer.lora, residual);
-        let low = layer.lora.map(|lora| lora.down(&self.detach()));
-        self.record_linear(&layer, residual, low, known)
     }
 
     /// silu(x Gᵀ) · (x Uᵀ), the first half of a gated unit: [`Tensor::linears`] and [`Tensor::swiglu`], with the same bits. In
@@ -301,12 +283,13 @@ impl Tensor {
     pub fn gated_linear(&self, gate: LinearLayer<'_>, up: LinearLayer<'_>) -> Tensor {
         let layers = [gate, up];
         for layer in &layers {
-            check_shapes(self, layer.weight, layer.bias, layer.lora, None);
+            layer.check_shapes(self);
         }
-        let has_bias = layers.iter().any(|layer| layer.bias.is_some());
+        let has_term = |layer: &LinearLayer<'_>| layer.bias.or(layer.residual).is_some();
+        let has_term = layers.iter().any(has_term);
         let is_tracked = self.is_tracked() || layers.iter().any(LinearLayer::is_tracked);
         let alike = layers[0].weight.rows() == layers[1].weight.rows();
-        let stack = (alike && !has_bias && !is_tracked).then(|| Stack::new(self, &layers));
+        let stack = (alike && !has_term && !is_tracked).then(|| Stack::new(self, &layers));
         if let Some(stack) = stack.flatten() {
             let mut y = Parts::new(self, &[layers[0].weight.rows()]);
             stack.products(stack.low().as_ref(), &y, true);
@@ -317,14 +300,13 @@ impl Tensor {
     }
 
     /// Records `y`, the result of a layer; `low` is scale x Aᵀ.
-    fn record_linear(
-        &self,
-        layer: &LinearLayer<'_>,
-        residual: Option<&Tensor>,
-        low: Option<Tensor>,
-        y: Tensor,
-    ) -> Tensor {
-        let LinearLayer { weight, bias, lora } = *layer;
+    fn record_linear(&self, layer: &LinearLayer<'_>, low: Option<Tensor>, y: Tensor) -> Tensor {
+        let LinearLayer {
+            weight,
+            bias,
+            lora,
+            residual,
+        } = *layer;
         let (x, rows) = (self.detach(), 0..weight.rows());
         let (a, b) = (lora.map(|l| &l.a), lora.map(|l| &l.b));
         let inputs = [Some(self), residual, bias, a, b, weight.trained()];
@@ -362,22 +344,55 @@ pub struct LinearLayer<'a> {
     pub bias: Option<&'a Tensor>,
     /// The adapter.
     pub lora: Option<&'a Lora>,
+    /// (M, N), which is added.
+    pub residual: Option<&'a Tensor>,
 }
 
 impl LinearLayer<'_> {
     /// Writes the result for x into y. Returns scale x Aᵀ.
-    fn write(&self, x: &Tensor, residual: Option<&Tensor>, y: &Tensor) -> Option<Tensor> {
-        let LinearLayer { weight, bias, lora } = *self;
-        let low = lora.map(|lora| lora.down(x));
-        let adapter = lora.zip(low.as_ref());
-        weight.project_into(y, x, 0..weight.rows(), adapter, bias, residual);
+    fn write(&self, x: &Tensor, y: &Tensor) -> Option<Tensor> {
+        let low = self.lora.map(|lora| lora.down(x));
+        let adapter = self.lora.zip(low.as_ref());
+        let (weight, bias) = (self.weight, self.bias);
+        weight.project_into(y, x, 0..weight.rows(), adapter, bias, self.residual);
         low
+    }
+
+    #[track_caller]
+    fn check_shapes(&self, x: &Tensor) {
+        let (n, k) = (self.weight.rows(), self.weight.cols());
+        let shape = x.shape();
+        assert!(
+            shape.len() == 2 && shape[1] == k,
+            "linear: x has the shape {shape:?}, wanted [rows, {k}] for the matrix [{n}, {k}]"
+        );
+        let full = [shape[0], n];
+        let terms = [
+            ("bias", self.bias, &full[1..]),
+            ("residual", self.residual, &full),
+        ];
+        for (what, term, wanted) in terms {
+            let found = term.map_or(wanted, Tensor::shape);
+            assert!(
+                found == wanted,
+                "linear: the {what} has the shape {found:?}, wanted {wanted:?}"
+            );
+        }
+        if let Some(Lora { a, b, .. }) = self.lora {
+            let r = a.rows();
+            assert!(
+                a.shape() == [r, k] && b.shape() == [n, r],
+                "linear: A has the shape {:?} and B {:?}, wanted [r, {k}] and [{n}, r] for the matrix [{n}, {k}]",
+                a.shape(),
+                b.shape()
+            );
+        }
     }
 
     fn is_tracked(&self) -> bool {
         let lora = self.lora.map(|lora| [&lora.a, &lora.b]);
-        let tensors = [self.weight.trained(), self.bias].into_iter().flatten();
-        let mut tensors = tensors.chain(lora.into_iter().flatten());
+        let own = [self.weight.trained(), self.bias, self.residual];
+        let mut tensors = own.into_iter().flatten().chain(lora.into_iter().flatten());
         tensors.any(Tensor::is_tracked)
     }
 }
@@ -441,8 +456,9 @@ impl<'a> Stack<'a> {
         let is_same =
             |layer: &LinearLayer<'_>| layer.lora.map(|lora| (lora.a.rows(), lora.scale)) == shape;
         let (rank, scale) = shape.unwrap_or((0, 1.0));
-        // A launch has up to three parts.
-        let few = x.rows() > 0 && layers.len() <= 3;
+        // A launch has up to three parts, and no residual.
+        let plain = layers.iter().all(|layer| layer.residual.is_none());
+        let few = x.rows() > 0 && layers.len() <= 3 && plain;
         let can = few && rank.is_multiple_of(4) && layers.iter().all(is_same);
         let column = |bias: &Tensor| Operand::of(&bias.detach().reshape(&[bias.len(), 1]));
         let loras = || layers.iter().map(|layer| layer.lora);
@@ -533,39 +549,6 @@ impl Parts {
             parts: columns.iter().map(part).collect(),
             all: all.detach(),
         }
-    }
-}
-
-#[track_caller]
-fn check_shapes(
-    x: &Tensor,
-    weight: &Matrix,
-    bias: Option<&Tensor>,
-    lora: Option<&Lora>,
-    residual: Option<&Tensor>,
-) {
-    let (n, k) = (weight.rows(), weight.cols());
-    let shape = x.shape();
-    assert!(
-        shape.len() == 2 && shape[1] == k,
-        "linear: x has the shape {shape:?}, wanted [rows, {k}] for the matrix [{n}, {k}]"
-    );
-    let full = [shape[0], n];
-    for (what, term, wanted) in [("bias", bias, &full[1..]), ("residual", residual, &full)] {
-        let found = term.map_or(wanted, Tensor::shape);
-        assert!(
-            found == wanted,
-            "linear: the {what} has the shape {found:?}, wanted {wanted:?}"
-        );
-    }
-    if let Some(Lora { a, b, .. }) = lora {
-        let r = a.rows();
-        assert!(
-            a.shape() == [r, k] && b.shape() == [n, r],
-            "linear: A has the shape {:?} and B {:?}, wanted [r, {k}] and [{n}, r] for the matrix [{n}, {k}]",
-            a.shape(),
-            b.shape()
-        );
     }
 }
 

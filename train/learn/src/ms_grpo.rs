@@ -57,7 +57,7 @@
 //!    0, there is no reference.
 //! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out. With `train.retry` some of them
 //!    are retried: earlier ones on which an episode did not succeed.
-//! 5. Equal prompts are computed once, in play and in the update. Results equal those of separate sequences.
+//! 5. Equal prompts are computed once, and a single update uses what play computed. Results are as without either.
 //! 6. In a game with several agents, each agent has its own group on a scene.
 //!
 //! With a [`critic`] the same step is turn-level PPO (Turn-PPO, arXiv 2512.17008): the critic values all

@@ -55,6 +55,7 @@ proptest! {
             weight: &weights[i],
             bias: has_bias.then_some(&bias[i]),
             lora: (r > 0).then_some(&loras[i]),
+            residual: None,
         };
         let x = random(&[m, k]);
         let bits = |t: &Tensor| t.to_vec().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
@@ -133,6 +134,11 @@ fn known_results_have_the_gradients_of_computed_ones() {
             weight: &w,
             bias: None,
             lora: Some(&lora),
+            residual: None,
+        };
+        let added = LinearLayer {
+            residual: Some(&residual),
+            ..layer
         };
         let leaves = [&x, &residual, &a, &b, w.trained().unwrap()];
         let gradients = |results: [Tensor; 3]| {
@@ -142,16 +148,16 @@ fn known_results_have_the_gradients_of_computed_ones() {
             leaves.map(|leaf| gradients.get(leaf).unwrap().to_vec().unwrap())
         };
         let [y, z] = x.linears([layer; 2]);
-        let o = x.linear(&w, None, Some(&lora), Some(&residual));
+        let [o] = x.linears([added]);
         let values = [&y, &z, &o].map(Tensor::detach);
         let wanted = gradients([y, z, o]);
         let [y, z, o] = values.clone();
         let into = Tensor::zeros(&gpu, &[m * n]);
-        let written = x.linear_into(layer, Some(&residual), &into);
+        let [written] = x.linears_into([added], &into);
         assert_eq!(written.to_vec().unwrap(), o.to_vec().unwrap());
         assert!(!written.is_tracked());
         let [y, z] = x.known_linears([layer; 2], [y, z]);
-        let o = x.known_linear(layer, Some(&residual), o);
+        let [o] = x.known_linears([added], [o]);
         for (known, value) in [&y, &z, &o].into_iter().zip(&values) {
             assert_eq!(known.to_vec().unwrap(), value.to_vec().unwrap());
         }
