@@ -75,6 +75,13 @@ pub(crate) fn list(cells: impl Iterator<Item = Cell>) -> String {
     }
 }
 
+/// Returns what lies where each action leads, such as "left: edge, down: ice".
+pub(crate) fn surroundings(actions: &[String], seen: impl Fn(usize) -> &'static str) -> String {
+    let beside = |(number, action)| format!("{action}: {}", seen(number));
+    let sides: Vec<String> = actions.iter().enumerate().map(beside).collect();
+    sides.join(", ")
+}
+
 /// Returns the role of a cell in either set of signs. They have the same order as `roles`.
 pub(crate) fn role<const N: usize>(
     cell: &str,

@@ -209,7 +209,7 @@ impl Game for SnakeEpisode {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
             ListedView::Board => text::board(&board, self.options.symbols),
-            ListedView::Coordinates | ListedView::Full => text::listed(&board, &self.options),
+            _ => text::listed(&board, &self.options),
         })
     }
 

@@ -279,7 +279,7 @@ fn keys_stand_for_observations_in_words_and_do_not_depend_on_the_view() {
             options["view"] = json!(view);
             configured(kind, &options)
         };
-        let in_words = ["full", "coordinates"].into_iter();
+        let in_words = ["full", "coordinates", "surroundings"].into_iter();
         for view in in_words.filter(|view| option.wanted().contains(view)) {
             let (told, board) = (viewed(view), viewed("board"));
             let (mut states, mut keys) = (HashMap::new(), HashMap::new());
@@ -307,6 +307,50 @@ fn keys_stand_for_observations_in_words_and_do_not_depend_on_the_view() {
             }
             assert!(met_again > 0, "{}: no state twice", scenario.options());
         }
+    }
+}
+
+#[test]
+fn surroundings_tell_what_each_action_leads_to() {
+    for (game, options) in [
+        ("frozen-lake", json!({ "frozen": 0.6 })),
+        ("frozen-lake", json!({ "frozen": 0.6, "swapped": true })),
+        ("snake", json!({ "size": 4, "enemies": 0 })),
+        ("snake", json!({ "size": 4, "enemies": 0, "swapped": true })),
+    ] {
+        let mut options = options;
+        options["view"] = json!("surroundings");
+        let scenario = configured(find(game).unwrap(), &options);
+        let mut met = HashSet::new();
+        for seed in 0..60 {
+            let mut game = scenario.start(seed, seed).unwrap();
+            let mut random = random(&*scenario, seed);
+            let mut over = false;
+            while !over {
+                let seen = game.observe(0).unwrap();
+                let sides: Vec<&str> = seen.lines().last().unwrap().split(", ").collect();
+                assert_eq!(sides.len(), scenario.actions().len(), "{seen}");
+                for (action, side) in sides.into_iter().enumerate() {
+                    let (name, thing) = side.split_once(": ").unwrap();
+                    assert_eq!(name, scenario.actions()[action]);
+                    let mut tried = game.fork(seed).unwrap();
+                    let outcome = tried.play(&[Some(action)]).unwrap()[0];
+                    let moved = tried.key(0) != game.key(0);
+                    let wanted = match thing {
+                        "edge" => !moved && !outcome.over,
+                        "ice" | "empty" => moved && !outcome.over && outcome.reward <= 0.0,
+                        "hole" | "wall" | "snake" => outcome.over && outcome.reward <= 0.0,
+                        "goal" | "apple" => outcome.reward > 0.0,
+                        _ => false,
+                    };
+                    assert!(wanted, "{seen}\n{side}: {outcome:?}");
+                    met.insert(thing.to_owned());
+                }
+                let action = random(&*game, 0);
+                over = game.play(&[action]).unwrap()[0].over;
+            }
+        }
+        assert_eq!(met.len(), 4, "{game}: {met:?}");
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::map::{LakeCell, LakeMap};
 use super::options::{LakeOptions, LakeTarget};
+use super::{ACTIONS, LEFT_RIGHT};
+use crate::meant;
 use crate::options::{ListedView, Phrasing};
 use crate::picture::{self, Role};
 
@@ -78,10 +80,11 @@ pub(super) fn observation(
 ) -> String {
     let state = match options.view {
         ListedView::Board => board(map, player, options),
-        ListedView::Coordinates => format!(
+        ListedView::Coordinates => listed(map, player, options),
+        ListedView::Surroundings => format!(
             "{}\n{}",
-            lake_in_coordinates(map, options),
-            player_in_coordinates(map, player)
+            listed(map, player, options),
+            surroundings(map, player, options)
         ),
         ListedView::Full => full(map, player, options),
     };
@@ -132,6 +135,27 @@ fn player_in_coordinates(map: &LakeMap, player: usize) -> String {
         "Player position: {}",
         in_coordinates(map, [player].into_iter())
     )
+}
+
+fn listed(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+    format!(
+        "{}\n{}",
+        lake_in_coordinates(map, options),
+        player_in_coordinates(map, player)
+    )
+}
+
+fn surroundings(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+    picture::surroundings(&*ACTIONS, |action| {
+        let next = map.neighbour(player, meant(action, options.swapped, LEFT_RIGHT));
+        match map.cells[next] {
+            _ if next == player => "edge",
+            LakeCell::Hole => "hole",
+            LakeCell::Goal => "goal",
+            LakeCell::Ice => "ice",
+            LakeCell::Red => "red ice",
+        }
+    })
 }
 
 /// Returns the lake in coordinates, a key and the picture. What changes within an episode comes last, because equal beginnings of

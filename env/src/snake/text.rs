@@ -4,6 +4,7 @@ use super::board::{Food, Snake, SnakeBoard};
 use super::options::SnakeOptions;
 use crate::options::{ListedView, Phrasing};
 use crate::picture::{self, Cell, Role};
+use crate::{LEFT_RIGHT, UP_DOWN_LEFT_RIGHT, meant};
 
 /// Returns the signs of nine heads (the first is the agent's own), body, empty cell, apple, banana and fire.
 fn signs(symbols: Phrasing) -> [char; 14] {
@@ -162,11 +163,29 @@ pub(super) fn listed(board: &SnakeBoard, options: &SnakeOptions) -> String {
             "Each round every apple rolls one cell towards the {edge} edge."
         ));
     }
-    if options.view == ListedView::Full {
-        lines.push(format!("Key: {}", legend(options)));
-        lines.push(format!("State:\n{}", self::board(board, options.symbols)));
+    match options.view {
+        ListedView::Surroundings => {
+            let head = board.snakes[0].front();
+            lines.extend(head.map(|&head| surroundings(board, head, options)));
+        }
+        ListedView::Full => {
+            lines.push(format!("Key: {}", legend(options)));
+            lines.push(format!("State:\n{}", self::board(board, options.symbols)));
+        }
+        ListedView::Board | ListedView::Coordinates => {}
     }
     lines.join("\n")
+}
+
+fn surroundings(board: &SnakeBoard, head: Cell, options: &SnakeOptions) -> String {
+    picture::surroundings(&*UP_DOWN_LEFT_RIGHT, |action| {
+        let way = meant(action, options.swapped, LEFT_RIGHT);
+        match board.neighbour(head, way) {
+            None => "wall",
+            Some(cell) if board.taken(cell) => "snake",
+            Some(cell) => board.food_at(cell).map_or("empty", Food::name),
+        }
+    })
 }
 
 fn whereabouts(snake: &Snake, has: &str) -> String {
