@@ -209,7 +209,9 @@ impl Game for SnakeEpisode {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
             ListedView::Board => text::board(&board, self.options.symbols),
-            _ => text::listed(&board, &self.options),
+            ListedView::Coordinates | ListedView::Surroundings | ListedView::Full => {
+                text::listed(&board, &self.options)
+            }
         })
     }
 

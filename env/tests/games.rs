@@ -312,13 +312,12 @@ fn keys_stand_for_observations_in_words_and_do_not_depend_on_the_view() {
 
 #[test]
 fn surroundings_tell_what_each_action_leads_to() {
-    for (game, options) in [
+    for (game, mut options) in [
         ("frozen-lake", json!({ "frozen": 0.6 })),
         ("frozen-lake", json!({ "frozen": 0.6, "swapped": true })),
         ("snake", json!({ "size": 4, "enemies": 0 })),
         ("snake", json!({ "size": 4, "enemies": 0, "swapped": true })),
     ] {
-        let mut options = options;
         options["view"] = json!("surroundings");
         let scenario = configured(find(game).unwrap(), &options);
         let mut met = HashSet::new();
