@@ -15,7 +15,7 @@ struct Params {
 }
 var<immediate> params: Params;
 
-/// (rows, step), with two 16-bit numbers in a word
+/// (rows, step), in one of the formats
 @group(0) @binding(0) var<storage, read> table: array<u32>;
 /// (T)
 @group(0) @binding(1) var<storage, read> ids: array<u32>;

@@ -1,4 +1,4 @@
-// tensor/src/ops/muon.rs: momentum, its nearest orthogonal matrix, and the update, for all matrices of an arena at once.
+// tensor/src/ops/adamw/muon.rs: momentum, its nearest orthogonal matrix, and the update, for all matrices of an arena at once.
 //
 // The side of a matrix is its shorter axis. Square matrices of a side are symmetric, lie one after the other, and are padded
 // with zeros to whole vec4s. One thread computes 4 x 4 elements.

@@ -155,7 +155,7 @@ impl Scenario for FrozenLake {
     }
 }
 
-/// The state that the episodes of a scene share.
+/// The state that an episode shares with its forks, and with other episodes on a given map.
 #[derive(Debug)]
 struct Lake {
     map: LakeMap,

@@ -310,8 +310,10 @@ impl Game for SnakeEpisode {
 
     fn fork(&self, luck: u64) -> Option<Box<dyn Game>> {
         let (board, scores) = (self.board.clone(), self.scores.clone());
-        let fork = SnakeEpisode::new(self.options.clone(), board, scores, luck);
-        Some(Box::new(fork))
+        Some(Box::new(SnakeEpisode {
+            deaths: self.deaths.clone(),
+            ..SnakeEpisode::new(self.options.clone(), board, scores, luck)
+        }))
     }
 }
 

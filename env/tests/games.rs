@@ -668,7 +668,8 @@ fn a_fork_continues_with_its_own_luck_and_leaves_the_game_unchanged() {
             let state = |game: &dyn Game| {
                 let described = |agent| {
                     let (key, best) = (game.key(agent).unwrap(), game.best_actions(agent));
-                    (key, best, game.optimum(agent), game.succeeded(agent))
+                    let end = (game.succeeded(agent), game.ending(agent));
+                    (key, best, game.optimum(agent), end)
                 };
                 let described: Vec<_> = (0..scenario.agents()).map(described).collect();
                 (described, seen(&*scenario, game))

@@ -15,7 +15,7 @@ use crate::{Linear, ModelConfig};
 const NUMBER: u64 = 4;
 /// Buffer sizes are eighths of a power of two, a sixteenth too large on average.
 const ROUNDING: (u64, u64) = (17, 16);
-/// Bytes of logits in flight (`tensor/src/ops/log_prob.rs`).
+/// Bytes of logits in flight (`tensor/src/ops/rl/log_prob/scoring.rs`).
 const LOGITS: u64 = 16 << 20;
 /// Tokens in a block of logits.
 const LOGITS_OF_A_ROW: u64 = 2048;
@@ -91,7 +91,8 @@ impl ModelConfig {
     pub fn most_tokens(&self, max_binding: u64, rank: usize) -> usize {
         let [c, q, k, f] = self.widths();
         let logits = (self.vocab as u64).min(LOGITS_OF_A_ROW);
-        let widest = c.max(q).max(k).max(f).max(logits).max(rank as u64);
+        // The gradients of keys and values lie in one buffer, in up to two parts.
+        let widest = c.max(q).max(4 * k).max(f).max(logits).max(rank as u64);
         (max_binding / NUMBER / widest) as usize
     }
 

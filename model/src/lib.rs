@@ -32,7 +32,7 @@ pub use decoder::{
 pub use error::ModelError;
 pub use files::{
     CompanionFiles, FileReader, LoadReport, MEMORY, ModelDirectory, Precision, clear_memory,
-    entries, is_dir, is_file, is_gguf, open_regular, read_file, read_text, reader,
+    entries, file_of_model, is_dir, is_file, is_gguf, open_regular, read_file, read_text, reader,
     remove_temporary, write_atomically, write_file,
 };
 pub use generate::{GeneratedReply, generate};
@@ -43,6 +43,6 @@ pub use reply_batch::{
 };
 pub use sampling::SamplingOptions;
 pub use text::{
-    ChatTemplate, Jinja, JinjaError, JinjaErrorKind, JinjaOptions, MAX_JINJA_SOURCE, Message,
-    TextFiles, Tokenizer, panic_becomes_error, run_sandbox_if_requested, separate_group,
+    ChatTemplate, Jinja, JinjaError, JinjaErrorKind, JinjaOptions, Message, TextFiles, Tokenizer,
+    panic_becomes_error, run_sandbox_if_requested, separate_group,
 };

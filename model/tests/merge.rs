@@ -243,6 +243,15 @@ fn a_failed_merge_leaves_no_files() {
     let error = merge(&golden("qwen2"), &adapter, Path::new("..")).unwrap_err();
     assert!(error.contains("has no name; name a directory"), "{error}");
 
+    // A tensor without values, of which a file may say that it has many rows.
+    let endless = GoldenCopy::of("qwen2").edit_header(FILE, |header| {
+        header["endless"] = serde_json::json!({
+            "dtype": "F32", "shape": [1_u64 << 60, 0], "data_offsets": [0, 0],
+        });
+    });
+    merge(endless.0.path(), &adapter, &home.path().join("endless")).unwrap();
+    fs::remove_dir_all(home.path().join("endless")).unwrap();
+
     // Tensors that the adapter does not change are checked, too.
     let damaged = GoldenCopy::of("qwen2").edit_tensor(FILE, "model.norm.weight", |data| {
         data[..2].copy_from_slice(&[0x80, 0x7f]);

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::disk::{self, read_file};
+use super::disk::{self, MOST_BESIDE, read_file};
 use super::gguf::is_gguf;
 use super::weight_files::INDEX;
 use crate::{ModelDirectory, ModelError};
@@ -31,7 +31,8 @@ impl ModelDirectory {
                 continue;
             }
             let name = path.file_name().expect("an entry has a name").to_owned();
-            let bytes = read_file(&path, MAX_FILE).map_err(|e| ModelError::unreadable(&path, e))?;
+            let bytes =
+                read_file(&path, MOST_BESIDE).map_err(|e| ModelError::unreadable(&path, e))?;
             files.push((name, bytes));
         }
         Ok(CompanionFiles { files })
@@ -85,7 +86,7 @@ impl ModelDirectory {
             let size = disk::length(&path).map_err(|e| wrong(e.to_string()))?;
             total += size;
             let limits = [
-                (size, MAX_FILE, "larger"),
+                (size, MOST_BESIDE, "larger"),
                 (total, MAX_TOTAL, "with the files before it, larger"),
             ];
             let exceeded = limits.into_iter().find(|(bytes, most, _)| bytes > most);
@@ -124,6 +125,4 @@ const WEIGHTS: [&str; 8] = [
     "msgpack",
 ];
 
-/// The largest tokenizers have 35 MB.
-const MAX_FILE: u64 = 256 << 20;
 const MAX_TOTAL: u64 = 1 << 30;

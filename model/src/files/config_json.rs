@@ -10,7 +10,7 @@ use crate::{ModelConfig, ModelError, ModelFamily, Rope};
 
 // Far more than any published model has. Larger values are refused before anything is allocated; the shapes in the weight files
 // are compared, too.
-pub(super) const MOST_TOKENS: usize = 1 << 22;
+pub(crate) const MOST_TOKENS: usize = 1 << 22;
 pub(super) const MOST_WIDTH: usize = 1 << 17;
 pub(super) const MOST_LAYERS: usize = 1 << 10;
 pub(super) const MOST_POSITIONS: usize = 1 << 28;
@@ -119,13 +119,17 @@ impl ModelFamily {
     fn read(fields: &JsonFields) -> Result<ModelFamily, ModelError> {
         let name = fields.text("model_type")?;
         let name = name.ok_or_else(|| fields.wrong("model_type", "missing"))?;
-        let all = [ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Llama];
-        let known = all.into_iter().find(|family| family.model_type() == name);
-        known.ok_or_else(|| {
+        ModelFamily::named(name).ok_or_else(|| {
             let problem =
                 format!("\"{name}\" is not supported; supported are qwen2, qwen3 and llama");
             fields.wrong("model_type", problem)
         })
+    }
+
+    /// Returns the family with this [`model_type`](ModelFamily::model_type).
+    pub(super) fn named(model_type: &str) -> Option<ModelFamily> {
+        let all = [ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Llama];
+        all.into_iter().find(|it| it.model_type() == model_type)
     }
 
     /// Returns the `model_type` of `config.json`.

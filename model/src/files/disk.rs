@@ -11,6 +11,9 @@ use memmap2::{Mmap, MmapOptions};
 use super::memory;
 use crate::ModelError;
 
+/// Most bytes of a file beside the weights. The largest tokenizers have 35 MB.
+pub(crate) const MOST_BESIDE: u64 = 256 << 20;
+
 /// How the names of temporary files and directories begin.
 const TEMPORARY: &str = ".lapwing-";
 

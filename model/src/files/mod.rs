@@ -2,7 +2,7 @@
 //! allocated. Output is written to a temporary name and renamed.
 
 mod companion_files;
-mod config_json;
+pub(crate) mod config_json;
 pub(crate) mod disk;
 pub(crate) mod fields;
 pub(crate) mod gguf;
@@ -19,7 +19,7 @@ pub use disk::{
     FileReader, entries, is_dir, is_file, open_regular, read_file, read_text, reader,
     remove_temporary, write_atomically, write_file,
 };
-pub use gguf::is_gguf;
+pub use gguf::{file_of_model, is_gguf};
 pub use memory::{MEMORY, clear_memory};
 pub use model_directory::ModelDirectory;
 pub use precision::{LoadReport, Precision};

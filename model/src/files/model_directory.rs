@@ -95,9 +95,10 @@ impl ModelDirectory {
     /// # Errors
     /// The file does not exist or cannot be read.
     pub fn text_file(&self, name: &str) -> Result<String, ModelError> {
-        const MAX_FILE: u64 = 256 << 20;
         match name {
-            _ if !is_gguf(&self.text_dir) => disk::read_text(&self.text_dir.join(name), MAX_FILE),
+            _ if !is_gguf(&self.text_dir) => {
+                disk::read_text(&self.text_dir.join(name), disk::MOST_BESIDE)
+            }
             TOKENIZER => gguf_text::tokenizer_json(&self.text_dir),
             "tokenizer_config.json" => {
                 let config = gguf_text::tokenizer_config(&self.text_dir)?;

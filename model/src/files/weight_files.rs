@@ -226,10 +226,11 @@ impl WeightFiles {
     ) -> Result<(), ModelError> {
         let stored = self.stored(name)?;
         let rows = stored.row_count();
-        if !stored.is_float() {
+        // A tensor without values may have any number of rows.
+        if !stored.is_float() || stored.bytes.is_empty() {
             return write(&self.files[stored.file].1[stored.bytes.clone()]);
         }
-        let at_once = ((4 << 20) * rows / stored.bytes.len().max(1)).max(1);
+        let at_once = ((4 << 20) * rows / stored.bytes.len()).max(1);
         for first in (0..rows).step_by(at_once) {
             let block = first..rows.min(first + at_once);
             let values = self.read_rows(name, block.clone())?;

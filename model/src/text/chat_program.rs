@@ -18,7 +18,7 @@ use super::jinja::{Jinja, JinjaOptions, MAX_JINJA_SOURCE};
 use crate::ModelError;
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::gguf::is_gguf;
+use crate::files::gguf::{file_of_model, is_gguf};
 
 /// The longest published templates execute about ten thousand instructions for a short conversation.
 const OPTIONS: JinjaOptions = JinjaOptions {
@@ -42,10 +42,7 @@ pub(super) struct TextConfig {
 impl TextConfig {
     pub(super) fn read(dir: &Path) -> Result<TextConfig, ModelError> {
         let own_file = dir.join("chat_template.jinja");
-        let config_path = match is_gguf(dir) {
-            true => dir.to_owned(),
-            false => dir.join("tokenizer_config.json"),
-        };
+        let config_path = file_of_model(dir, "tokenizer_config.json");
         let fields = match disk::exists(&config_path) {
             _ if is_gguf(dir) => gguf_text::tokenizer_config(dir)?,
             true => read_object(&config_path)?,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::chat_program::{SPECIAL_TOKENS, template_error};
 use super::sandbox::Runner;
 use super::text_server::TextRequest;
+use crate::files::gguf::file_of_model;
 use crate::{ModelError, TextFiles};
 
 /// A message of a conversation.
@@ -61,7 +62,7 @@ impl ChatTemplate {
         let (file, variables): (String, _) = files.runner.ask(&files.dir, request)?;
         Ok(ChatTemplate {
             runner: files.runner.clone(),
-            path: files.dir.join(file),
+            path: file_of_model(&files.dir, &file),
             variables,
         })
     }

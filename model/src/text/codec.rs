@@ -9,10 +9,7 @@ use super::gguf_text;
 use crate::ModelError;
 use crate::files::disk;
 use crate::files::fields::read_object;
-use crate::files::gguf::is_gguf;
-
-/// Published tokenizers have up to 35 MB.
-const MAX_FILE: u64 = 256 << 20;
+use crate::files::gguf::{file_of_model, is_gguf};
 
 /// Longest text in bytes: a million tokens, the longest context of published models, are about four megabytes. The library
 /// takes more than a hundred bytes of memory for each.
@@ -34,7 +31,7 @@ impl Codec {
             true => (dir.to_owned(), gguf_text::tokenizer_json(dir)?),
             false => {
                 let path = dir.join("tokenizer.json");
-                let text = disk::read_text(&path, MAX_FILE)?;
+                let text = disk::read_text(&path, disk::MOST_BESIDE)?;
                 (path, text)
             }
         };
@@ -93,7 +90,7 @@ impl Codec {
                 let problem = format!(
                     "{id} is not a token of tokenizer.json; is it the tokenizer of another model?"
                 );
-                let path = dir.join("config.json");
+                let path = file_of_model(dir, "config.json");
                 Err(ModelError::field(&path, "eos_token_id", problem))
             }
         }

@@ -5,10 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::ModelError;
+use crate::files::config_json::MOST_TOKENS;
 use crate::files::gguf::Gguf;
-
-/// As in `config.json`.
-const MOST_TOKENS: usize = 1 << 22;
 
 const CURE: &str = "put the model's tokenizer.json and tokenizer_config.json beside the file";
 

@@ -12,7 +12,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 use serde::Serialize;
 
 /// Largest source of a template in bytes. The longest published chat templates have some 20,000.
-pub const MAX_JINJA_SOURCE: usize = 64 << 10;
+pub(super) const MAX_JINJA_SOURCE: usize = 64 << 10;
 
 /// The limits and the dialect of a [`Jinja`] environment.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +77,7 @@ impl Jinja {
     /// Adds a template under a name.
     ///
     /// # Errors
-    /// The source is longer than [`MAX_JINJA_SOURCE`] or has a syntax error.
+    /// The source is longer than 64 KiB or has a syntax error.
     pub fn add(&mut self, name: &str, source: String) -> Result<(), JinjaError> {
         if source.len() > MAX_JINJA_SOURCE {
             return Err(JinjaError {

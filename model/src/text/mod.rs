@@ -15,7 +15,7 @@ mod tokenizer;
 
 pub use caught_panic::panic_becomes_error;
 pub use chat_template::{ChatTemplate, Message};
-pub use jinja::{Jinja, JinjaError, JinjaOptions, MAX_JINJA_SOURCE};
+pub use jinja::{Jinja, JinjaError, JinjaOptions};
 pub use minijinja::ErrorKind as JinjaErrorKind;
 pub use sandbox::separate_group;
 pub use sandbox_child::run_sandbox_if_requested;

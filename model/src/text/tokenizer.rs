@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::sandbox::Runner;
 use super::text_server::TextRequest;
+use crate::files::gguf::file_of_model;
 use crate::{ModelConfig, ModelError, TextFiles};
 
 /// A tokenizer and the ids that end a reply. Cheap to clone.
@@ -31,7 +32,7 @@ impl Tokenizer {
 
     pub(super) fn of(files: &TextFiles, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         let (vocab, eos) = (config.vocab, config.eos.clone());
-        let path = files.dir.join("tokenizer.json");
+        let path = file_of_model(&files.dir, "tokenizer.json");
         let request = TextRequest::Tokenizer { vocab, eos };
         Ok(Tokenizer {
             stop_ids: files.runner.ask(&path, request)?,

@@ -23,11 +23,10 @@ use crate::{Gpu, GpuOptions};
 /// If there is no device; the message says what to install.
 pub fn gpu() -> Gpu {
     static SHARED: OnceLock<Gpu> = OnceLock::new();
-    let variables = ["LAPWING_DEVICE", "LAPWING_ADAPTER_INDEX"];
-    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let number = |text: String| text.parse().expect("a number in LAPWING_DEVICE");
     let open = || {
         let options = GpuOptions {
-            device: variables.into_iter().find_map(number),
+            device: std::env::var("LAPWING_DEVICE").ok().map(number),
             checked: true,
             poison: true,
             on_compile: Some(assert_listed),

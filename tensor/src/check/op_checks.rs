@@ -522,6 +522,30 @@ fn attention(table: &mut CheckTable) {
         let check = table.compare(subject, what, inputs, run, wanted);
         check.is_short = rows == 10;
     }
+    // As in decoding: of 80 tokens in eight sequences, queries that follow each other see different keys.
+    let token_of = |row: usize| row % 8 * 10 + row / 8;
+    let row_of = |token: usize| token % 10 * 8 + token / 10;
+    let rearranged = |a: &Array, from: fn(usize) -> usize| Array {
+        shape: a.shape.clone(),
+        values: (0..80)
+            .flat_map(|row| (0..a.shape[1]).map(move |column| a.at(from(row), column)))
+            .collect(),
+    };
+    let heads = AttentionHeads(4, 2, 16);
+    let run = move |t: &[Tensor]| {
+        let seen = |row: usize| vec![(row as u32 % 8 * 10, token_of(row) as u32 + 1)];
+        let seen: Vec<_> = (0..80).map(seen).collect();
+        reference::attend(t, &Visibility::ranges(t[0].gpu(), &seen), heads)
+    };
+    let wanted = move |a: &[Array]| {
+        let until: Vec<u32> = (0..80).map(|token| (token / 10 + 1) * 10).collect();
+        let inputs = [rearranged(&a[0], row_of), a[1].clone(), a[2].clone()];
+        rearranged(&reference::attention(&inputs, &until, heads), token_of)
+    };
+    let subject = ("attention", Compared::Value, reference::ATTENTION);
+    let what = "80 tokens of eight sequences, one after the other of each".to_owned();
+    let inputs = reference::attention_inputs(80, heads, 28);
+    table.compare(subject, what, inputs, run, wanted).is_short = true;
 }
 
 fn vocabulary(table: &mut CheckTable) {

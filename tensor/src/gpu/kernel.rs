@@ -44,9 +44,9 @@ impl Groups {
 
     /// Sets the multiplications and additions of all groups together. The default is an estimate from the bytes that the
     /// kernel binds, which is right if it reads each of them once.
-    pub(crate) fn work(self, operations: usize) -> Groups {
+    pub(crate) fn work(self, operations: u64) -> Groups {
         Groups {
-            work: Some(operations as u64),
+            work: Some(operations),
             ..self
         }
     }

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::threads_together;
 use crate::gpu::{Bind, Gpu, GpuError, Groups, Kernel, params};
-use crate::{Gradients, Tensor};
+use crate::{ALIGNMENT, Gradients, Tensor};
 pub use muon::Muon;
 pub use parameter_state::ParameterState;
 
@@ -27,8 +27,6 @@ const GROUP: usize = 64;
 const SPAN: usize = 4096;
 /// Tensors that one dispatch adds: with the arena these are seven bindings, the limit.
 const AT_ONCE: usize = 6;
-/// Each tensor starts at a multiple of this number of elements: 256 bytes, the alignment of bindings.
-const ALIGNMENT: usize = 64;
 
 const ADD: Kernel = Kernel::new("adamw_add", "add");
 const SQUARE_SUMS: Kernel = Kernel::new("adamw", "square_sums");

@@ -198,7 +198,10 @@ impl Tensor {
         for layer in &layers {
             layer.check_shapes(self);
         }
-        let Some(stack) = Stack::new(self, &layers) else {
+        let columns = layers.map(|layer| layer.weight.rows());
+        // The results are bound at once.
+        let fits = 4 * Parts::room(self.rows(), &columns) as u64 <= self.gpu().caps().max_binding;
+        let Some(stack) = Stack::new(self, &layers).filter(|_| fits) else {
             return layers.map(|layer| {
                 let LinearLayer {
                     weight, bias, lora, ..
@@ -207,7 +210,6 @@ impl Tensor {
             });
         };
         let low = stack.low();
-        let columns = layers.map(|layer| layer.weight.rows());
         let ys = Parts::new(self, &columns);
         stack.products(low.as_ref(), &ys, false);
         let mut ys = ys.parts.into_iter();
@@ -532,9 +534,14 @@ struct Parts {
 impl Parts {
     /// Parts with as many rows as `x`, uninitialised.
     fn new(x: &Tensor, columns: &[usize]) -> Parts {
-        let room = |columns: &usize| (x.rows() * columns).next_multiple_of(ALIGNMENT);
-        let all = Tensor::empty(x.gpu(), &[columns.iter().map(room).sum()]);
+        let all = Tensor::empty(x.gpu(), &[Parts::room(x.rows(), columns)]);
         Parts::within(&all, x.rows(), columns)
+    }
+
+    /// Returns the length of the flat tensor.
+    fn room(rows: usize, columns: &[usize]) -> usize {
+        let of_one = |columns: &usize| (rows * columns).next_multiple_of(ALIGNMENT);
+        columns.iter().map(of_one).sum()
     }
 
     #[track_caller]

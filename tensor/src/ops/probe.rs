@@ -20,7 +20,12 @@ impl Gpu {
             threads * rounds * PER_ROUND,
         );
         let params = params! { count: u32 = threads, rounds: u32 = rounds, factor: f32 = 0.5, more: f32 = 0.25 };
-        CHAINS.launch(&[], &[&y], &params, Groups::of(threads, 64).work(work));
+        CHAINS.launch(
+            &[],
+            &[&y],
+            &params,
+            Groups::of(threads, 64).work(work as u64),
+        );
         (y, work)
     }
 }

@@ -1,4 +1,4 @@
-//! The matrices of products: frozen ones in 16 or 32 bits, split by rows if they exceed a binding; trained ones; and the
+//! The matrices of products: frozen ones in 4 to 32 bits, split by rows if they exceed a binding; trained ones; and the
 //! operands of a launch, which are views of their buffers.
 
 use std::borrow::Cow;
@@ -448,7 +448,7 @@ impl Operand {
 /// The matrix of a linear layer, (N, K).
 #[derive(Debug, Clone)]
 pub enum Matrix {
-    /// 16 or 32 bits, without a gradient.
+    /// 4 to 32 bits a number, without a gradient.
     Frozen(Weight),
     /// A tensor, with a gradient if it is tracked.
     Trained(Tensor),

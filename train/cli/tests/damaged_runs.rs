@@ -82,7 +82,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         ],
     );
     assert_eq!(changed.code, 2);
-    assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.003, is 0.25; change that back, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
+    assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.003, is 0.25; change that back, or start a new run from the trained weights (--adapter, --model if all weights were trained, or value.network for dqn and pqn)");
     // A key without influence on results may be changed.
     let on = |steps: &str| run(home, &["train", "--resume", "run", "--steps", steps]);
     let free = [

@@ -196,6 +196,16 @@ fn a_run_is_an_argument_for_its_config_and_adapter() {
         "{listed}"
     );
 
+    assert_eq!(listed[0]["state"], "done");
+    // As if it had been killed before its last evaluation.
+    let metrics = home.join("my run/metrics.jsonl");
+    let whole = fs::read_to_string(&metrics).unwrap();
+    let (before, _) = whole.rsplit_once("{\"kind\":\"evaluation\"").unwrap();
+    fs::write(&metrics, before).unwrap();
+    let stopped = json(home, &["runs", ".", "--json"]);
+    assert_eq!(stopped[0]["state"], "stopped");
+    fs::write(&metrics, whole).unwrap();
+
     // A run is evaluated with its best adapter, which is noted.
     let examined = succeeds(home, &["eval", "my run", "--json"]);
     assert!(

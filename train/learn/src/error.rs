@@ -21,8 +21,8 @@ pub enum LearnError {
     Network(String),
     /// A value of the critic is not finite.
     #[error(
-        "training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter) with a \
-         smaller critic.lr"
+        "training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter; \
+         --model if all weights were trained) with a smaller critic.lr"
     )]
     Critic,
     /// Imitation of the given episodes is impossible.

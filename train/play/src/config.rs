@@ -120,7 +120,7 @@ impl MixConfig {
         title
     }
 
-    /// Returns the section of the game in a run on this game.
+    /// Returns the scenario of the game in a run on this game.
     ///
     /// # Errors
     /// As [`GameConfig::scenario`].

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::Config;
+use crate::error::TRAINED_OPTIONS;
 use crate::record::directory;
 use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::AdvantageEstimator;
@@ -224,8 +225,7 @@ impl Saved {
             path: path.clone(),
             problem: format!(
                 "made by another build of lapwing (version {version}, format {format}; this is version {}, format {FORMAT}): \
-                 continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were \
-                 trained)",
+                 continue with that one, or start a new run from the trained weights ({TRAINED_OPTIONS})",
                 env!("CARGO_PKG_VERSION")
             ),
         };
@@ -261,7 +261,7 @@ impl Saved {
         if !differences.is_empty() {
             return refused(format!(
                 "made with another config than the run has now: {}; change that back, or start a new run from the trained \
-                 weights (--adapter, or --model if all weights were trained)",
+                 weights ({TRAINED_OPTIONS})",
                 differences.join("; ")
             ));
         }
@@ -428,8 +428,8 @@ mod tests {
             error.problem.replace(env!("CARGO_PKG_VERSION"), "OURS")
         };
         let unknown = refused(r#"{ "format": 1, "version": "0.0.9", "config": { "unknown": 3 } }"#);
-        insta::assert_snapshot!(unknown, @"made by another build of lapwing (version 0.0.9, format 1; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
+        insta::assert_snapshot!(unknown, @"made by another build of lapwing (version 0.0.9, format 1; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, --model if all weights were trained, or value.network for dqn and pqn)");
         let other = refused(r#"{ "format": 9, "version": "0.9.0" }"#);
-        insta::assert_snapshot!(other, @"made by another build of lapwing (version 0.9.0, format 9; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, or --model if all weights were trained)");
+        insta::assert_snapshot!(other, @"made by another build of lapwing (version 0.9.0, format 9; this is version OURS, format 1): continue with that one, or start a new run from the trained weights (--adapter, --model if all weights were trained, or value.network for dqn and pqn)");
     }
 }

@@ -13,6 +13,10 @@ use crate::memory::{MemoryError, shorter};
 use crate::record::RecordError;
 use lapwing_play::{PlayError, SettingError};
 
+/// The options and keys that take trained weights, for messages.
+pub(crate) const TRAINED_OPTIONS: &str =
+    "--adapter, --model if all weights were trained, or value.network for dqn and pqn";
+
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,7 +44,8 @@ pub enum Error {
     /// Too many consecutive updates were dropped.
     #[error(
         "training has diverged: the last {0} updates were dropped because loss or gradient was not finite; start from \
-         an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr"
+         an earlier state ({trained}) with a smaller train.lr",
+        trained = TRAINED_OPTIONS
     )]
     Diverged(usize),
     /// A record could not be written.

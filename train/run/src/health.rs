@@ -71,22 +71,21 @@ impl HealthChecks {
         config: &Config,
     ) -> Vec<Warning> {
         self.remember(metrics);
-        if !config.learner.has_language() {
-            // The other checks need readable replies and groups.
-            return Vec::new();
+        let mut found = vec![self.dropped_update()];
+        if config.learner.has_language() {
+            // These need replies and groups.
+            found.extend([
+                self.unreadable(groups, config),
+                self.valid_actions(),
+                self.length_limit(config),
+                self.no_variance(),
+                self.one_action(),
+                self.entropy(),
+                self.kl(),
+                self.ratio(),
+                self.clip(config),
+            ]);
         }
-        let found = [
-            self.dropped_update(),
-            self.unreadable(groups, config),
-            self.valid_actions(),
-            self.length_limit(config),
-            self.no_variance(),
-            self.one_action(),
-            self.entropy(),
-            self.kl(),
-            self.ratio(),
-            self.clip(config),
-        ];
         let step = metrics.step;
         let mut warnings = Vec::new();
         for (name, value, text) in found.into_iter().flatten() {
@@ -123,9 +122,9 @@ impl HealthChecks {
             self.first_entropies.push(replies.entropy);
         }
         self.best_valid = self.best_valid.max(metrics.play.valid_action_rate);
-        self.dropped = match (&metrics.learned, &metrics.value, metrics.updates_dropped) {
-            (Some(_), _, 0) | (_, Some(_), _) => 0,
-            (_, _, dropped) => self.dropped + dropped,
+        self.dropped = match (&metrics.learned, &metrics.value) {
+            (None, None) => self.dropped + metrics.updates_dropped,
+            _ => 0,
         };
         self.steps.push_back(metrics.clone());
         if self.steps.len() > MEMORY {
@@ -151,9 +150,8 @@ impl HealthChecks {
     fn dropped_update(&self) -> Option<CheckResult> {
         let dropped = self.last().updates_dropped;
         let text = format!(
-            "an update was dropped, because its loss or gradient was not finite ({} in a row; {MOST_DROPPED} end the \
-             run): if it happens again, use a smaller train.lr",
-            self.dropped
+            "an update was dropped, because its loss or gradient was not finite ({MOST_DROPPED} in a row end the run): \
+             if it happens again, use a smaller train.lr"
         );
         (dropped > 0).then_some(("dropped-update", dropped as f64, text))
     }
@@ -334,7 +332,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use lapwing_learn::config::Ratio;
+    use lapwing_learn::config::{LearnerKind, Ratio};
     use lapwing_learn::metrics::UpdateMetrics;
     use lapwing_play::metrics::{PlayMetrics, ReplyMetrics};
     use lapwing_play::{Episode, Turn};
@@ -493,10 +491,22 @@ mod tests {
             }
             checks.look(&good(2), &[], &config);
         }
+        // One of several updates of a step.
+        let mut partly = good(3);
+        partly.updates_dropped = 1;
+        for _ in 0..9 {
+            checks.look(&partly, &[], &config);
+            checks.verdict().unwrap();
+        }
+        // Value learners have this check, too.
+        let mut pqn = Config::default();
+        pqn.learner = LearnerKind::Pqn;
+        let warnings = HealthChecks::default().look(&bad, &[], &pqn);
+        assert_eq!(warnings[0].check, "dropped-update");
         for _ in 0..5 {
             checks.look(&bad, &[], &config);
         }
-        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was not finite; start from an earlier state (--adapter, or --model if all weights were trained) with a smaller train.lr");
+        assert_snapshot!(checks.verdict().unwrap_err(), @"training has diverged: the last 5 updates were dropped because loss or gradient was not finite; start from an earlier state (--adapter, --model if all weights were trained, or value.network for dqn and pqn) with a smaller train.lr");
     }
 
     #[test]

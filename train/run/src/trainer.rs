@@ -239,6 +239,7 @@ pub fn evaluation<L: Learner>(
     let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
     let config = &state.config;
     let episodes = state.learner.evaluate(config, &seats, progress)?;
+    let seconds_evaluation = started.elapsed().as_secs_f64();
     let (scenario, _) = state.learner.game();
     let referee = Referee::of(scenario, config.policy.format_penalty);
     let mut records = Vec::new();
@@ -252,7 +253,7 @@ pub fn evaluation<L: Learner>(
         step,
         time: now(),
         game: scenario.name().to_owned(),
-        seconds_evaluation: started.elapsed().as_secs_f64(),
+        seconds_evaluation,
         play,
     }));
     let count = kept(config, config.record.episodes * agents);
@@ -292,19 +293,20 @@ pub fn add_test<L: Learner>(
     let (step, mut config) = (state.step, state.config.clone());
     let (seed, (scenario, scenes)) = (config.eval.seed, state.learner.game());
     let seats = scenes.test(scenario, seed, config.eval.episodes)?;
+    let referee = Referee::of(scenario, config.policy.format_penalty);
+    results.baselines = baselines(scenario, &referee, &seats, seed)?;
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
         let episodes = state.learner.evaluate(&config, &seats, progress)?;
+        let seconds_evaluation = started.elapsed().as_secs_f64();
         let (scenario, _) = state.learner.game();
-        let referee = Referee::of(scenario, config.policy.format_penalty);
-        results.baselines = baselines(scenario, &referee, &seats, seed)?;
         // Results of the end of a shorter run.
         tested.retain(|tested| tested.step == 0);
         tested.push(Evaluation {
             step,
             time: now(),
             game: scenario.name().to_owned(),
-            seconds_evaluation: started.elapsed().as_secs_f64(),
+            seconds_evaluation,
             play: PlayMetrics::of(scenario.actions(), &episodes),
         });
         if !config.learner.has_language() || config.eval.temperature == 0.0 {

@@ -138,7 +138,7 @@ function choosePreset() {
   const preset = presetOf('preset');
   $('group-size').value = preset.group_size;
   $('steps').value = preset.steps;
-  $('sampling').value = preset.sampling === 'aaw' ? 'aaw' : 'all';
+  $('sampling').value = 'all';
 }
 
 /** Forgets the run and the game, which the worker drops with it. */
@@ -380,7 +380,7 @@ function refill(element, ...content) {
 
 function choosePlayers() {
   const preset = presetOf('play-preset');
-  const players = preset.players || preset.agents || 1;
+  const players = preset.players || 1;
   const seats = Array.from({ length: players }, (_, i) => h('option', { value: i }, players > 1 ? `player ${i + 1}` : 'the player'));
   $('play-human').replaceChildren(...seats, h('option', { value: '' }, 'a spectator'));
 }

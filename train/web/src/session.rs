@@ -454,7 +454,10 @@ impl PageRun {
             state.evaluated = Some(state.step);
             self.keep(&records)?;
         } else if (last || state.step == 0) && !is_tested {
-            trainer::add_test(&mut self.test, state, progress).map_err(sentence)?;
+            // A copy, so that a test of which a part fails is played again.
+            let mut test = self.test.clone();
+            trainer::add_test(&mut test, state, progress).map_err(sentence)?;
+            self.test = test;
             let text = serde_json::to_vec(&self.test).expect("plain values");
             write_file(&directory::test(&run_directory()), &text).map_err(sentence)?;
         } else if !last {

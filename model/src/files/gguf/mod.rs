@@ -40,6 +40,14 @@ pub fn is_gguf(path: &Path) -> bool {
         .is_some_and(|e| e.eq_ignore_ascii_case(EXTENSION))
 }
 
+/// Returns the file of this name in a model's directory, or the GGUF file that holds what it would hold.
+pub fn file_of_model(model: &Path, name: &str) -> PathBuf {
+    match is_gguf(model) {
+        true => model.to_owned(),
+        false => model.join(name),
+    }
+}
+
 /// The header of a file.
 pub(crate) struct Gguf {
     pub(crate) path: PathBuf,
@@ -88,18 +96,20 @@ impl Gguf {
         if length == 0 {
             return Err(wrong("empty, not a GGUF file".to_owned()));
         }
-        let mut gguf = Gguf {
+        let GgufHeader {
+            fields,
+            arrays,
+            stored,
+            tensors,
+        } = GgufHeader::read(&map, length).map_err(wrong)?;
+        Ok(Gguf {
             path: path.to_owned(),
             map,
-            fields: Map::new(),
-            arrays: BTreeMap::new(),
-            stored: Vec::new(),
-            tensors: BTreeMap::new(),
-        };
-        let header = GgufHeader::read(&gguf.map, length).map_err(wrong)?;
-        (gguf.fields, gguf.arrays, gguf.tensors) = (header.fields, header.arrays, header.tensors);
-        gguf.stored = header.stored;
-        Ok(gguf)
+            fields,
+            arrays,
+            stored,
+            tensors,
+        })
     }
 
     /// Returns the metadata as it is stored.

@@ -15,9 +15,7 @@ const DIVISORS: &str = "rope_freqs.weight";
 pub(crate) fn read_config(gguf: &Gguf) -> Result<ModelConfig, ModelError> {
     let fields = gguf.fields();
     let name = fields.text("general.architecture")?.unwrap_or_default();
-    let all = [ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Llama];
-    let family = all.into_iter().find(|family| family.model_type() == name);
-    let Some(family) = family else {
+    let Some(family) = ModelFamily::named(name) else {
         let problem = format!("{name:?} is not supported; supported are llama, qwen2 and qwen3");
         return Err(fields.wrong("general.architecture", problem));
     };

@@ -182,7 +182,7 @@ impl ParameterArena {
 
         let raw = empty();
         let buffers: [&dyn Bind; 3] = [&matrices, directions, &raw];
-        GRAM.launch(&[], &buffers, &none, squares.work(2 * table.work[1]));
+        GRAM.launch(&[], &buffers, &none, squares.work(2 * table.work[1] as u64));
 
         let (mut gram, scales) = (empty(), Tensor::empty(gpu, &[table.count()]));
         let buffers: [&dyn Bind; 4] = [&matrices, &raw, &gram, &scales];
@@ -192,7 +192,7 @@ impl ParameterArena {
         let product = |factors: [f64; 3], left: &Tensor, right: &Tensor| {
             let result = empty();
             let buffers: [&dyn Bind; 4] = [&matrices, left, &result, right];
-            let groups = squares.work(2 * table.work[0]);
+            let groups = squares.work(2 * table.work[0] as u64);
             PRODUCT.launch(&[], &buffers, &params(factors), groups);
             result
         };
@@ -218,7 +218,7 @@ impl ParameterArena {
             &scales,
             norm,
         ];
-        let groups = Groups::count(table.groups[1]).work(2 * table.work[1]);
+        let groups = Groups::count(table.groups[1]).work(2 * table.work[1] as u64);
         UPDATE.launch(&[], &buffers, &none, groups);
     }
 }

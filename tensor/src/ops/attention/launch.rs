@@ -10,7 +10,7 @@ const TILES: &str = "attention";
 const SUM_ITEMS: Kernel = Kernel::new(TILES, "sum_items");
 
 /// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
-const WORK: usize = 16;
+const WORK: u64 = 16;
 
 /// lavapipe unrolls loops of up to 32 rounds, and a head of 128 channels has 32 parts.
 pub(crate) const WIDEST_FOR_LANES: u32 = 128;
@@ -119,7 +119,7 @@ impl Sizes {
         buffers.push(&walk.words);
         buffers.extend(others.map(|x| x as &dyn Bind));
         let groups = walk.blocks * self.heads / together;
-        let work = walk.met * block * self.heads * self.head_size * WORK;
+        let work = self.work(walk.met * block);
         Kernel::new(self.shader(), entry).launch(
             &constants,
             &buffers,
@@ -203,6 +203,11 @@ impl Sizes {
         ]
     }
 
+    /// Returns the multiplications and additions for so many pairs of a query and a key.
+    fn work(self, pairs: usize) -> u64 {
+        pairs as u64 * (self.heads * self.head_size) as u64 * WORK
+    }
+
     /// `division`: queries and heads of a workgroup.
     fn params(self, groups: usize, values_at: usize, division: [usize; 2]) -> impl bytemuck::Pod {
         params! {
@@ -252,7 +257,7 @@ impl Sizes {
         // In units of four numbers.
         let second_at = |pair: &Tensor| pair.cols() / 4;
         let groups = walk.items * self.kv_heads;
-        let work = walk.met * block * self.heads * self.head_size * WORK;
+        let work = self.work(walk.met * block);
         let [q, k, v, dy, row_sums] = inputs;
         Kernel::new(self.shader(), entry).launch(
             &constants,

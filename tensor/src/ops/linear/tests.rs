@@ -258,6 +258,26 @@ fn a_split_matrix_gives_what_a_whole_one_gives() {
     });
 }
 
+/// Three results of 9 x 40 numbers take 4.6 KB, and a binding holds 4 KiB.
+#[test]
+fn layers_whose_results_do_not_fit_together_are_computed_one_after_the_other() {
+    let values = Array::random(&[40, 16], 3, -1.0..1.0).to_f32();
+    let run = |gpu: &crate::Gpu| {
+        let x = Array::random(&[9, 16], 4, -1.0..1.0).tensor(gpu);
+        let weight = || Matrix::Frozen(Weight::from_f32(gpu, &values, 40, 16, WeightFormat::Bf16));
+        let weights = Matrix::together(vec![weight(), weight(), weight()]).unwrap();
+        let layers = [0, 1, 2].map(|i| LinearLayer {
+            weight: &weights[i],
+            bias: None,
+            lora: None,
+            residual: None,
+        });
+        assert!(Stack::new(&x, &layers).is_some());
+        x.linears(layers).map(|y| y.to_vec().unwrap())
+    };
+    with_each_variant(|_| assert_eq!(run(&narrow()), run(&gpu())));
+}
+
 /// The results for chunks of rows, combined, equal those of the whole matrix.
 #[test]
 fn chunks_of_rows_add_up_to_the_gradients() {

@@ -293,7 +293,8 @@ impl<'a> Product<'a> {
             self.bias.map_or(left, |(bias, _)| bias),
             self.residual.map_or(left, |residual| residual),
         ];
-        let groups = Groups::count(groups).work(2 * m * self.columns() * (k + rank));
+        let groups =
+            Groups::count(groups).work(2 * (m * self.columns()) as u64 * (k + rank) as u64);
         tile.kernel.launch(&constants, &buffers, &params, groups);
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::log_prob::{CUT, LmHead, Scoring, VocabularyCut, used_rows};
 use crate::gpu::{Bind, GpuError, Groups, Kernel, params};
 use crate::ops::threads_together;
-use crate::{Gpu, Indices, Tensor};
+use crate::{ALIGNMENT, Gpu, Indices, Tensor};
 
 const DRAW: Kernel = Kernel::new("sample", "draw");
 const CHOOSE: Kernel = Kernel::new("sample", "choose");
@@ -26,12 +26,9 @@ pub struct Draws {
     pub log_probs: Tensor,
     /// The entropy of the distribution of each draw, in nats.
     pub entropy: Tensor,
-    /// The memory of all three, each at a multiple of `SPAN`, so that one read returns them.
+    /// The memory of all three, each at a multiple of [`ALIGNMENT`], so that one read returns them.
     words: Indices,
 }
-
-/// Alignment of a binding in words: 256 bytes.
-const SPAN: usize = 64;
 
 /// A sampled token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +43,7 @@ pub struct Draw {
 
 impl Draws {
     fn empty(gpu: &Gpu, count: usize) -> Draws {
-        let span = count.next_multiple_of(SPAN);
+        let span = count.next_multiple_of(ALIGNMENT);
         let words = Indices::empty(gpu, 3 * span);
         Draws {
             tokens: words.window(0..count),

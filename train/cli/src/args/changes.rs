@@ -117,15 +117,8 @@ impl ConfigArgs {
         let quoted = |key: &str, text: &str| format!("--{key}={}", toml::Value::from(text));
         let mut settings = self.set.clone();
         settings.extend(self.game.iter().map(|game| quoted("game game.name", game)));
-        if let Some(text) = &self.model {
-            // Both are set, so that one replaces the other whichever the config has.
-            let (dir, repo) = match model(text)? {
-                ModelSource::Repository(_) => (String::new(), &**text),
-                directory => (directory.name(), ""),
-            };
-            settings.push(quoted("model model.dir", &dir));
-            settings.push(quoted("model model.repo", repo));
-        }
+        let model = self.model.as_deref().map(model_setting).transpose()?;
+        settings.extend(model);
         if let Some(quantise) = self.quantise {
             let name = format!("{quantise:?}").to_lowercase();
             settings.push(quoted("quantise model.quantise", &name));
@@ -191,6 +184,15 @@ pub fn quantise(text: &str) -> Result<Quantise, String> {
         "q4" => Ok(Quantise::Q4),
         _ => Err("wanted q8, q4 or none".to_owned()),
     }
+}
+
+/// Returns the setting that `--model` stands for.
+pub fn model_setting(text: &str) -> Result<String, Error> {
+    let (key, name) = match model(text)? {
+        ModelSource::Repository(_) => ("repo", text.to_owned()),
+        directory => ("dir", directory.name()),
+    };
+    Ok(format!("--model model.{key}={}", toml::Value::from(name)))
 }
 
 /// Returns the model that `--model` names. For a run that trained a whole model it is that model, which is noted.

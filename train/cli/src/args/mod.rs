@@ -15,7 +15,7 @@ use lapwing_train::record::directory;
 use lapwing_train::{Config, Error};
 
 use changes::announced;
-pub use changes::{ConfigArgs, adapter, learned, model};
+pub use changes::{ConfigArgs, adapter, learned, model, model_setting};
 pub use part::Part;
 pub use players::{EvalArgs, OtherPlayer, PlayArgs, PlayerArgs, ProbeArgs};
 pub use tips::{printable, with_setting};
@@ -174,7 +174,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume the run in this directory from its latest checkpoint. --steps may be raised
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "adapter", "game", "warmup"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out", "seed", "model", "tokenizer", "adapter", "quantise", "game", "warmup"])]
     pub resume: Option<PathBuf>,
     /// Number of training steps (train.steps)
     #[arg(long, value_name = "N", value_parser = whole(WHOLE), allow_negative_numbers = true)]

@@ -73,7 +73,7 @@ pub struct PlayArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Play yourself. Needs no GPU
-    #[arg(long, conflicts_with_all = ["model", "adapter", "episodes", "json", "player", "keep"])]
+    #[arg(long, conflicts_with_all = ["model", "tokenizer", "adapter", "quantise", "episodes", "json", "player", "keep"])]
     pub human: bool,
     #[command(flatten)]
     pub player: PlayerArgs,
@@ -109,11 +109,11 @@ impl PlayArgs {
         };
         let evaluation: &[&str] = &["eval.episodes", "eval.every", "eval.seed"];
         let (unused, command) = match (self.human, player) {
-            (true, _) => (vec!["eval.", "policy."], "a game played by hand"),
-            (false, None) => (evaluation.to_vec(), "play"),
-            (false, Some(_)) => ([evaluation, &["model."]].concat(), "another player"),
+            (true, _) => (&["eval.", "policy.", "model."][..], "a game played by hand"),
+            (false, None) => (evaluation, "play"),
+            (false, Some(_)) => (evaluation, "another player"),
         };
-        let play = to_play(resolved, &self.config, player, &unused, command);
+        let play = to_play(resolved, &self.config, player, unused, command);
         Ok(announced(play))
     }
 }
@@ -122,7 +122,7 @@ impl PlayArgs {
 pub struct PlayerArgs {
     /// Let another player play. Needs no GPU. openai:URL is a model behind an API such as http://127.0.0.1:8000/v1, with
     /// its key in OPENAI_API_KEY; scripted is the game's own player; random takes random actions
-    #[arg(long, value_name = "PLAYER", value_parser = other_player, conflicts_with_all = ["model", "adapter"])]
+    #[arg(long, value_name = "PLAYER", value_parser = other_player, conflicts_with_all = ["model", "tokenizer", "adapter", "quantise"])]
     pub player: Option<OtherPlayer>,
     /// Name of the model in requests to the API
     #[arg(long, value_name = "NAME", requires = "player")]
@@ -247,7 +247,8 @@ fn to_play(
     if let Some(OtherPlayer::OpenAi(_)) = player {
         resolved.suit_other_model();
     }
-    let unused = [&TRAINING_ONLY[..], unused].concat();
+    let model: &[&str] = if player.is_some() { &["model."] } else { &[] };
+    let unused = [&TRAINING_ONLY[..], unused, model].concat();
     resolved.notes.extend(request.unused(&unused, command));
     resolved
 }

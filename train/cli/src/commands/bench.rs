@@ -10,7 +10,6 @@ use lapwing_lab::doctor::{Finding, diagnose};
 use lapwing_model::write_atomically;
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
-use lapwing_train::base::source::ModelSource;
 use lapwing_train::record::{exists, write_error};
 
 use crate::args::{self, BenchArgs, DeviceArgs};
@@ -21,11 +20,7 @@ use crate::progress::Terminal;
 
 pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
     let config = arguments.model.as_deref().map(|text| {
-        let (key, name) = match args::model(text)? {
-            ModelSource::Repository(_) => ("repo", text.to_owned()),
-            directory => ("dir", directory.name()),
-        };
-        let model = format!("model.{key}={}", toml::Value::from(name));
+        let model = args::model_setting(text)?;
         anyhow::Ok(Config::load(&arguments.preset, &[model])?)
     });
     let config = config.transpose()?;

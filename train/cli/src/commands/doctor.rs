@@ -6,12 +6,14 @@ use anyhow::{Result, bail};
 use console::style;
 use lapwing_lab::doctor::{Finding, FindingStatus, diagnose};
 
-use crate::args::{DeviceArgs, DoctorArgs};
+use crate::args::{self, DeviceArgs, DoctorArgs};
 use crate::hub::hub;
 use crate::out;
 use crate::progress::Terminal;
 
 pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
+    let model = arguments.model.as_deref().map(args::model_setting);
+    let model = model.transpose()?;
     let mut out = io::stdout();
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut written = Ok(());
@@ -22,13 +24,7 @@ pub fn doctor(device: DeviceArgs, arguments: &DoctorArgs) -> Result<()> {
             written = terminal.hidden(|| write!(io::stdout(), "{text}"));
         }
     };
-    let report = diagnose(
-        || device.open(),
-        arguments.model.as_deref(),
-        hub(),
-        &mut print,
-        &terminal,
-    );
+    let report = diagnose(|| device.open(), model, hub(), &mut print, &terminal);
     drop(terminal);
     written?;
     if arguments.json {

@@ -62,10 +62,11 @@ fn columns(run: &Path) -> Result<(f64, Columns), Error> {
     let sessions: Vec<Session> = jsonl::read(&directory::sessions(run)).unwrap_or_default();
     let (steps, best) = (config.train.steps, records::best(&records));
     let step = records::steps(&records).last().map_or(0, |step| step.step);
+    let is_evaluated = records::evaluations(&records).any(|evaluation| evaluation.step >= steps);
     let state = match directory::is_in_use(run) {
         true => "running",
-        false if step < steps => "stopped",
-        false => "done",
+        false if is_evaluated => "done",
+        false => "stopped",
     };
     let model = sessions.last().map(|session| session.model.clone());
     let columns = [

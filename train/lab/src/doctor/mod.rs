@@ -16,7 +16,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use lapwing_train::Error;
-use lapwing_train::base::source::ModelSource;
 use lapwing_train::config::Config;
 use lapwing_train::state::{RunPurpose, State};
 
@@ -122,11 +121,12 @@ impl CheckRunner<'_> {
     }
 }
 
-/// Checks the device that `open` returns, with the built-in base and with the model `model`. Calls `report` after each
-/// check, and names the check in progress to `progress`. `hub` is required only for a model of the hub.
+/// Checks the device that `open` returns, with the built-in base and with the model of the setting `model`, such as
+/// `model.dir=DIR`. Calls `report` after each check, and names the check in progress to `progress`. `hub` is required only for a
+/// model of the hub.
 pub fn diagnose(
     open: impl FnOnce() -> Result<Gpu, GpuError>,
-    model: Option<&str>,
+    model: Option<String>,
     hub: Option<&Hub>,
     report: &mut dyn FnMut(&Finding),
     progress: &dyn Progress,
@@ -208,11 +208,11 @@ fn kernels(gpu: &Gpu) -> (Finding, bool) {
 }
 
 /// Checks the memory that models need, and whether they learn.
-fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) {
+fn models(checks: &mut CheckRunner<'_>, gpu: &Gpu, model: Option<String>, hub: Option<&Hub>) {
     let Some(mut base) = checks.run("memory", || load(gpu, None, hub)) else {
         return;
     };
-    let own = model.map(|dir| checks.run("model", || load(gpu, Some(dir), hub)));
+    let own = model.map(|model| checks.run("model", || load(gpu, Some(model), hub)));
     let own = own.map(|state| state.map(brief));
     let finding = |result: Result<Finding, Error>| {
         let bad = |error: Error| Finding::of_device(false, error.to_string(), Value::Null);
@@ -234,18 +234,11 @@ fn brief(mut state: State) -> State {
 }
 
 /// Loads a model for training with the default settings, and checks the memory that it needs.
-fn load(gpu: &Gpu, model: Option<&str>, hub: Option<&Hub>) -> (Finding, Option<State>) {
-    let config = match model {
+fn load(gpu: &Gpu, model: Option<String>, hub: Option<&Hub>) -> (Finding, Option<State>) {
+    let config = match &model {
         None => Config::load("frozen-lake", &[]),
         // The preset for a user's model.
-        Some(text) => {
-            let key = match ModelSource::typed(text) {
-                ModelSource::Repository(_) => "model.repo",
-                _ => "model.dir",
-            };
-            let model = format!("{key}={}", toml::Value::from(text));
-            Config::load("frozen-lake-paper", &[model])
-        }
+        Some(model) => Config::load("frozen-lake-paper", std::slice::from_ref(model)),
     };
     let state = config.map_err(Error::from);
     let state = state.and_then(|config| State::new(gpu, hub, config, RunPurpose::Train, &()));

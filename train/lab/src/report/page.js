@@ -365,7 +365,7 @@ function runsTable() {
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
 
-const warning = (run, w) => `${page.runs.length > 1 ? run.name + ', ' : ''}step ${w.step}, ${w.check || w.watchman}: ${w.text}`;
+const warning = (run, w) => `${page.runs.length > 1 ? run.name + ', ' : ''}step ${w.step}, ${w.check}: ${w.text}`;
 
 function warnings() {
   const notes = page.runs.flatMap(run => run.notes.map(note => page.runs.length > 1 ? `${run.name}: ${note}` : note));

@@ -317,15 +317,18 @@ impl SweepRun {
             .join(format!("{SEED}{}", self.seed))
     }
 
-    /// Returns the result if the last step is done and was evaluated.
+    /// Returns the result if the last step is done, was evaluated, and was tested if the start was.
     pub fn outcome(&self, sweep: &Path) -> Option<RunResult> {
         let (run, steps) = (self.directory(sweep), self.config.train.steps);
         let mut result = RunResult::read(&directory::metrics(&run), &self.setting, self.seed)?;
-        if let [before, .., after] = &*TestResults::read(&run).sampled
-            && after.step == steps
-        {
-            (result.before, result.after) = (before.play.clone(), after.play.clone());
-            result.tested = true;
+        match &*TestResults::read(&run).sampled {
+            [before, .., after] if after.step == steps => {
+                (result.before, result.after) = (before.play.clone(), after.play.clone());
+                result.tested = true;
+            }
+            // It was stopped before the end of its last test.
+            [_, ..] if steps > 0 => return None,
+            _ => (),
         }
         result.probes = probes::read(&self.probes(sweep));
         (result.curve.last()?.step == steps).then_some(result)

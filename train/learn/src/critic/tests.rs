@@ -319,7 +319,7 @@ fn a_value_that_is_not_finite_is_an_error() {
     let states = states(&mut learner, &groups, 8192);
     let error = values(learner.critic.as_ref().unwrap(), &states).unwrap_err();
     assert!(matches!(error, LearnError::Critic));
-    insta::assert_snapshot!(error, @"training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter) with a smaller critic.lr");
+    insta::assert_snapshot!(error, @"training has diverged: a value of the critic is not finite; continue from an earlier adapter (--adapter; --model if all weights were trained) with a smaller critic.lr");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) struct Transition {
     pub(crate) discount: f32,
 }
 
-/// ReplayDraw transitions.
+/// Drawn transitions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReplayDraw {
     /// Index of each.

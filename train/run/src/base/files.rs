@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use lapwing_model::{
     ChatTemplate, Hub, MEMORY, Model, ModelDirectory, ModelError, Precision, Repository,
-    StoredAdapter, TextFiles, Tokenizer, is_dir, is_file, is_gguf, write_file,
+    StoredAdapter, TextFiles, Tokenizer, file_of_model, is_dir, is_file, is_gguf, write_file,
 };
 use lapwing_tensor::{Gpu, Parameters};
 
@@ -165,7 +165,7 @@ impl Files {
     /// If there is no tokenizer.
     pub fn tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         self.tokenizer.as_ref().ok_or_else(|| ModelError::File {
-            path: self.checkpoint.text_dir().join(TOKENIZER),
+            path: file_of_model(self.checkpoint.text_dir(), TOKENIZER),
             problem: "missing".to_owned(),
         })
     }
@@ -209,7 +209,7 @@ impl Files {
         Ok(self.checkpoint.adapter(dir)?)
     }
 
-    /// Loads the weights on the device and returns a summary.
+    /// Loads the weights on the device.
     ///
     /// # Errors
     /// If a value is damaged, or the device is lost.

@@ -7,6 +7,7 @@ use lapwing_learn::config::{Sampling, Weights};
 use lapwing_play::ReplyForm;
 use toml::{Table, Value};
 
+use super::origin::Origin;
 use super::{Config, ConfigError, Quantise, Resolved, reference};
 
 /// Refuses values that no run could use.
@@ -49,9 +50,12 @@ pub(super) fn check(resolved: &Resolved) -> Result<(), ConfigError> {
             &values[section][name]
         };
         let (beside, origin) = (value(other), resolved.origin(other));
-        let wanted = format!(
-            "{wanted} {other}, which is {beside} ({origin}); for example: --set {key}={cure}"
-        );
+        let cure = match resolved.origins.get(key) {
+            // Options win over --set.
+            Some(Origin::Setting(option)) if option != "set" => format!("leave out --{option}"),
+            _ => format!("for example: --set {key}={cure}"),
+        };
+        let wanted = format!("{wanted} {other}, which is {beside} ({origin}); {cure}");
         ensure(holds, key, value(key), wanted)
     };
     let one_model = model.dir.is_none() || model.repo.is_none();

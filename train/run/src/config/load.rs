@@ -287,6 +287,17 @@ impl Layered {
             self.origins
                 .retain(|key, _| !key.starts_with("game.options."));
         }
+        // A repository replaces the directory of an earlier layer, and the other way round.
+        let other = match &*key {
+            "model.repo" => "model.dir",
+            "model.dir" => "model.repo",
+            _ => "",
+        };
+        let is_earlier = |before: &Origin| before != origin;
+        if value.as_str() != Some("") && self.origins.get(other).is_some_and(is_earlier) {
+            *find(&mut self.table, other).expect("known") = Value::String(String::new());
+            self.origins.remove(other);
+        }
         *find(&mut self.table, &key).expect("known") = value.clone();
         match read(self.table.clone()) {
             Ok(_) => {

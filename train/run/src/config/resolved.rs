@@ -115,7 +115,8 @@ impl Resolved {
         let follows = Origin::Derived("follows train.group_size");
         self.origins.insert("train.learn".to_owned(), follows);
         self.notes.push(format!(
-            "train.learn is {size} instead of the default {learn}, because train.group_size is {size} ({origin})"
+            "train.learn is {size} instead of the default {learn}, because train.group_size is {size} ({origin}): all \
+             episodes are trained on, whatever train.sampling is"
         ));
     }
 

@@ -239,6 +239,21 @@ fn a_model_is_a_directory_or_a_repository() {
     assert_snapshot!(error(&["model.repo=qwen"]), @r#"key `model.repo` in --set: found "qwen", wanted OWNER/NAME, OWNER/NAME@REVISION or OWNER/NAME:QUANT"#);
     assert_snapshot!(error(&["model.quantise=q4", "train.weights=all"]), @r#"key `model.quantise`: found "q4" (--set), wanted "none" beside train.weights, which is "all" (--set); for example: --set model.quantise=none"#);
     assert_snapshot!(error(&["model.repo=a/b", "model.dir=c"]), @r#"key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "c" (--set); for example: --set model.repo="#);
+    let small = |text: &str| {
+        let text = format!("base = \"frozen-lake-small\"\n[model]\n{text}");
+        files(&[("mine.toml", &text)], "mine.toml")
+            .unwrap()
+            .config
+            .model
+            .source()
+            .unwrap()
+    };
+    let repository = small("repo = \"a/b\"");
+    assert!(
+        matches!(repository, ModelSource::Repository(_)),
+        "{repository:?}"
+    );
+    assert_eq!(small("dir = \"c\""), ModelSource::Local("c".into()));
 }
 
 /// Writes these files to a directory and loads one of them.
@@ -464,7 +479,7 @@ fn the_default_of_learn_follows_the_size_of_a_group() {
     let resolved = files(&[("mine.toml", small)], "mine.toml").unwrap();
     assert_eq!(resolved.config.train.learn, 4);
     assert_snapshot!(resolved.notes.join("\n"), @r#"
-    train.learn is 4 instead of the default 25, because train.group_size is 4 (mine.toml)
+    train.learn is 4 instead of the default 25, because train.group_size is 4 (mine.toml): all episodes are trained on, whatever train.sampling is
     mine.toml starts from the general defaults; base = "frozen-lake" would start from a preset
     "#);
     let text = resolved.to_toml();

@@ -175,7 +175,9 @@ fn idle(config: &Config) -> Vec<(&'static str, String)> {
         "is {}: in all of these steps all groups play games of [[mix]], so {game} itself is only evaluated",
         train.steps
     );
-    let is_only_mixed = train.steps > 0 && (0..train.steps).all(is_mixed);
+    // The sum of the shares falls only where a mixture ends.
+    let falls = config.mix.iter().map(|mix| mix.steps().end).chain([0]);
+    let is_only_mixed = train.steps > 0 && falls.filter(|step| *step < train.steps).all(is_mixed);
     add(is_only_mixed, &["train.steps"], &only_mixed);
     let later = format!("has no effect: it is more than {end}");
     add(eval.every > train.steps, &["eval.every"], &later);

@@ -15,7 +15,7 @@
 //! lock              locked while a run writes here; a crash releases it
 //! ```
 //!
-//! No file in it is ever half-written, and no earlier file is ever replaced.
+//! No file in it is ever half-written.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -272,7 +272,13 @@ impl Trained {
     }
 }
 
-const UNSAVED: &str = "has no trained weights yet: the run stopped before its first save; `lapwing train --resume` continues it";
+fn unsaved(run: &Path) -> RecordError {
+    let problem = format!(
+        "has no trained weights yet: the run stopped before its first save; `lapwing train --resume {}` continues it",
+        run.display()
+    );
+    unfit(run, &problem)
+}
 
 /// Returns the best adapter or model of a run; before the first evaluation, the latest.
 ///
@@ -292,7 +298,7 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
         _ => None,
     };
     let mut saved = [best(run), adapter(run), model(run)].into_iter();
-    saved.find_map(is_in).ok_or_else(|| unfit(run, UNSAVED))
+    saved.find_map(is_in).ok_or_else(|| unsaved(run))
 }
 
 /// Returns the best network of a run; before the first evaluation, the latest.
@@ -302,7 +308,7 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
 pub fn trained_network(run: &Path) -> Result<PathBuf, RecordError> {
     let mut saved = [best_network(run), network(run)].into_iter();
     let found = saved.find(|file| file.exists());
-    found.ok_or_else(|| unfit(run, UNSAVED))
+    found.ok_or_else(|| unsaved(run))
 }
 
 /// Checks that this is a run directory.

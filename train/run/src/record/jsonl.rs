@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use lapwing_model::{open_regular, read_file};
 use serde::de::DeserializeOwned;
 
+use crate::error::TRAINED_OPTIONS;
+
 use super::{Record, RecordError, read_error, unfit, write_error};
 
 /// The maximum number of bytes to read.
@@ -72,8 +74,7 @@ impl Jsonl {
         if found < bytes {
             let problem = format!(
                 "has {found} bytes, and had {bytes} when the checkpoint was made: lines of it were removed since, and the run \
-                 cannot continue without them; start a new run from the trained weights (--adapter, or --model if all weights \
-                 were trained)"
+                 cannot continue without them; start a new run from the trained weights ({TRAINED_OPTIONS})"
             );
             return Err(unfit(&self.path, &problem));
         }

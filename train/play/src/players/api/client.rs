@@ -107,18 +107,18 @@ impl ApiClient {
                     wait.as_secs()
                 );
             }
-            if !failure.passes || attempts == ATTEMPTS || stop.load(Relaxed) {
+            // Half of the pause plus a random part of up to half, so that requests that failed together are not retried
+            // together.
+            let usual = self.pause * (1 << (attempts - 1));
+            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
+            let pause = failure.wait.map_or(usual, |wait| wait.max(usual));
+            if !failure.passes || attempts == ATTEMPTS || !rest(pause, stop) {
                 let tried = match attempts {
                     1 => String::new(),
                     attempts => format!(" ({attempts} attempts)"),
                 };
                 break format!("the API at {url} {}{tried}", failure.what);
             }
-            // Half of the pause plus a random part of up to half, so that requests that failed together are not retried
-            // together.
-            let usual = self.pause * (1 << (attempts - 1));
-            let usual = usual.mul_f64(0.5 + jitter.unit()).min(LONGEST_PAUSE);
-            rest(failure.wait.map_or(usual, |wait| wait.max(usual)), stop);
         };
         (Err(error), failures)
     }
@@ -209,15 +209,16 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-fn rest(pause: Duration, stop: &AtomicBool) {
+fn rest(pause: Duration, stop: &AtomicBool) -> bool {
     let end = Instant::now() + pause;
     while !stop.load(Relaxed) {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return;
+            return true;
         }
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
+    false
 }
 
 #[cfg(test)]
