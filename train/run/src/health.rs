@@ -499,8 +499,10 @@ mod tests {
             checks.verdict().unwrap();
         }
         // Value learners have this check, too.
-        let mut pqn = Config::default();
-        pqn.learner = LearnerKind::Pqn;
+        let pqn = Config {
+            learner: LearnerKind::Pqn,
+            ..Config::default()
+        };
         let warnings = HealthChecks::default().look(&bad, &[], &pqn);
         assert_eq!(warnings[0].check, "dropped-update");
         for _ in 0..5 {
