@@ -129,7 +129,7 @@ fn every_key_of_a_run_is_documented() {
     for record in &records {
         let value = serde_json::to_value(record).unwrap();
         let kind = value["kind"].as_str().unwrap();
-        assert!(page.contains(kind), "{kind}");
+        assert!(page.contains(&format!("`{kind}`")), "{kind}");
     }
 }
 

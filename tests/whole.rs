@@ -228,7 +228,8 @@ fn muon_moves_matrices_and_adamw_the_rest() {
 /// grows.
 #[test]
 fn play_sees_every_update_and_the_reference_none() {
-    let mut state = state(small(&["train.lr=0.001"]));
+    // With two passes an update computes its log-probs, instead of using those of the rollout.
+    let mut state = state(small(&["train.lr=0.001", "train.passes=2"]));
     let parameters = state.learner.parameters.as_ref().unwrap();
     assert_eq!(
         parameters.count(),

@@ -189,6 +189,10 @@ fn a_reply_that_cannot_fit_empties_the_batch() {
     let longest = wanted[0].request.prompt.len();
     let mut arena = KvArena::new(&model, 8, longest - 1);
     let mut batch = ReplyBatch::new(&model, Some(&adapter));
+    let mut short = wanted[1].clone();
+    short.request.prompt.truncate(1);
+    batch.join(&mut arena, vec![short]).unwrap();
+    assert_eq!(batch.len(), 1);
     let error = batch.join(&mut arena, vec![wanted[0].clone()]).unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),

@@ -577,6 +577,10 @@ fn little_address_space_is_enough_or_an_error() {
         errors += usize::from(code == Some(0) && said.starts_with("error: "));
     }
     println!("  an error at {errors} of 10 sizes");
+    assert!(
+        errors > 0,
+        "no size was too small for the tokenizer and enough to start"
+    );
 }
 
 #[cfg(not(target_os = "linux"))]

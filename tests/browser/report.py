@@ -55,7 +55,9 @@ def look_at(browser, page, pictures):
     check(f"{name}: no reply became markup", browser.eval("window.broken === undefined && !document.querySelector('img')"))
 
     # The keyboard, with the focus nowhere, then on the replay itself.
-    for replay in browser.eval("[...document.querySelectorAll('.replay')].map(e => e.id)"):
+    replays = browser.eval("[...document.querySelectorAll('.replay')].map(e => e.id)")
+    check(f"{name}: there are replays", replays)
+    for replay in replays:
         at = f"document.querySelector('#{replay} .where').textContent"
         live = f"document.querySelector('#{replay} .live').textContent"
         browser.eval(f"document.activeElement.blur(), document.getElementById('{replay}').scrollIntoView({{block: 'center', behavior: 'instant'}})")

@@ -64,6 +64,8 @@ def left(run: Path) -> list[object]:
     """All that a run leaves, except for times."""
     weights = [path.read_bytes() for path in sorted(run.glob("*/adapter_model.safetensors"))]
     lines = [json.loads(line) for name in ("metrics", "episodes") for line in (run / f"{name}.jsonl").read_text().splitlines()]
+    test = json.loads((run / "test.json").read_text())
+    lines += [test["baselines"], *test["sampled"], *test["greedy"]]
     return [weights, [{k: v for k, v in line.items() if k != "time" and not k.startswith("seconds_")} for line in lines]]
 
 

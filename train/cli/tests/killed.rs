@@ -79,7 +79,7 @@ fn a_killed_run_ends_with_the_same_files() {
     let train_whole = [&["train", "--out", "whole"], &SMALL[..], &steps].concat();
     succeeds(home, &train_whole);
 
-    let (wanted, mut done, mut stopped) = (kills(), 0, 0);
+    let (wanted, mut done, mut met, mut stopped) = (kills(), 0, 0, 0);
     for number in 0.. {
         let name = format!("killed-{number}");
         let place = home.join(&name);
@@ -98,8 +98,23 @@ fn a_killed_run_ends_with_the_same_files() {
             let before = starts();
             let mut child = train(home, &arguments).spawn().unwrap();
             if done < wanted {
-                // A start takes about a second, a run of 40 steps some more.
-                sleep(Duration::from_micros(chance.next_u64() % 4_000_000));
+                let metrics = || {
+                    fs::read(place.join("metrics.jsonl"))
+                        .unwrap_or_default()
+                        .len()
+                };
+                let begun = metrics();
+                // A start takes about a second, a run of 40 steps some more. Every second kill comes soon after a step.
+                let most = match done % 2 {
+                    0 => 4_000_000,
+                    _ => {
+                        while metrics() == begun && child.try_wait().unwrap().is_none() {
+                            sleep(Duration::from_millis(10));
+                        }
+                        500_000
+                    }
+                };
+                sleep(Duration::from_micros(chance.next_u64() % most));
                 let is_gentle = chance.next_u64().is_multiple_of(2);
                 match is_gentle {
                     true => terminate(&child),
@@ -107,6 +122,7 @@ fn a_killed_run_ends_with_the_same_files() {
                 }
                 let status = child.wait().unwrap();
                 done += 1;
+                met += usize::from(status.code() != Some(0) && metrics() > begun);
                 // Before the run starts, the signal ends the program.
                 if is_gentle && status.code() == Some(130) && starts() > before {
                     stopped += 1;
@@ -137,8 +153,9 @@ fn a_killed_run_ends_with_the_same_files() {
             assert!(bytes("whole") == bytes(&name), "{name}: {file} differs");
         }
         if done >= wanted {
+            assert!(met > 0, "no kill met a run in progress");
             println!(
-                "{done} kills, {stopped} of them answered, in {} runs",
+                "{done} kills, {met} of them after a step, {stopped} answered, in {} runs",
                 number + 1
             );
             return;

@@ -631,12 +631,11 @@ fn other_hosts_and_many_connections_are_refused_and_large_bodies_read() {
         begun.elapsed()
     );
     // An idle connection is closed in turn, before it has sent a request.
-    assert!(matches!(idle[0].read(&mut [0; 64]), Ok(_) | Err(_)));
-    assert!(
-        begun.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        begun.elapsed()
-    );
+    let timeout = Some(Duration::from_secs(20));
+    idle[0].set_read_timeout(timeout).unwrap();
+    let closed = idle[0].read(&mut [0; 64]);
+    let is_late = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+    assert!(!closed.as_ref().is_err_and(is_late), "{closed:?}");
     drop(idle);
     assert_eq!(server.get("/health").status, 200);
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Aggregation, TrainConfig};
 use crate::entropy::bonus;
+use crate::metrics::larger_or_nan;
 
 /// The episodes of one agent on one scene, which are compared with each other.
 #[derive(Debug, Clone, Default)]
@@ -208,9 +209,7 @@ impl Batch {
             let now = f64::from(log_probs[token.pair as usize]);
             ((now - f64::from(token.old)).exp() - 1.0).abs()
         };
-        // f64::max would ignore NaN.
-        let largest = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
-        self.tokens.iter().map(error).fold(0.0, largest)
+        self.tokens.iter().map(error).fold(0.0, larger_or_nan)
     }
 }
 
@@ -351,6 +350,7 @@ pub fn pack_all<'a>(episodes: impl Iterator<Item = &'a Episode>, limit: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{BatchMetrics, UpdateMetrics};
     use lapwing_model::AllowedReplies;
     use lapwing_play::Turn;
     use proptest::prelude::*;
@@ -408,6 +408,35 @@ mod tests {
         assert_eq!(pairs, [0, 1, 2, 2]);
         let sets: Vec<&[u32]> = batch.allowed.iter().map(|set| &**set).collect();
         assert_eq!(sets, [&[2, 3][..], &[2], &[]]);
+    }
+
+    #[test]
+    fn ratio_errors_are_the_largest_distance_from_one_or_nan() {
+        let played = [episode(&[(vec![1], vec![2]), (vec![1, 2], vec![3])])];
+        let batch = &pack_all(played.iter(), 99)[0];
+        let error_after = |change: f32| {
+            let mut log_probs = vec![0.0; batch.tokens.len()];
+            for token in &batch.tokens {
+                log_probs[token.pair as usize] = token.old;
+            }
+            log_probs[1] += change;
+            batch.ratio_error(&log_probs)
+        };
+        assert_eq!(error_after(0.0), 0.0);
+        assert!((error_after(2.0_f32.ln()) - 1.0).abs() < 1e-4);
+        assert!((error_after(-(2.0_f32.ln())) - 0.5).abs() < 1e-4);
+        for errors in [[f64::NAN, 0.5], [0.5, f64::NAN]] {
+            let mut learned = UpdateMetrics::default();
+            for ratio_error in errors {
+                let batch = BatchMetrics {
+                    ratio_error,
+                    ..BatchMetrics::default()
+                };
+                learned.add(&batch, 0.5);
+            }
+            assert!(learned.first_ratio_error.is_nan());
+        }
+        assert!(error_after(f32::NAN).is_nan());
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl UpdateMetrics {
         self.loss += batch.loss;
         self.kl = batch.kl.map(|kl| self.kl.unwrap_or_default() + share * kl);
         self.clip_fraction += share * batch.clip_fraction;
-        self.first_ratio_error = self.first_ratio_error.max(batch.ratio_error);
+        self.first_ratio_error = larger_or_nan(self.first_ratio_error, batch.ratio_error);
         self.tokens_computed += batch.tokens_computed;
     }
 
@@ -213,6 +213,11 @@ impl UpdateMetrics {
     pub(crate) fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.grad_norm.is_finite()
     }
+}
+
+/// Returns the larger of two numbers, or NaN if one is NaN, which f64::max would ignore.
+pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
+    if b > a || b.is_nan() { b } else { a }
 }
 
 /// Metrics of a step of a value learner, averaged over its updates. Its names differ from those of [`UpdateMetrics`], so that a line

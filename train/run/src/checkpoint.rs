@@ -418,6 +418,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_checkpoint_of_another_model_or_without_a_tensor_is_refused() {
+        let saved = |tensors: &[&str]| Saved {
+            path: "step-000001.safetensors".into(),
+            header: Header {
+                format: FORMAT,
+                version: String::new(),
+                config: Config::default(),
+                model: "one".to_owned(),
+                step: 1,
+                updates: 1,
+                critic_updates: 0,
+                unsolved: Vec::new(),
+                evaluated: None,
+                best: None,
+                bytes: [0; 2],
+            },
+            tensors: tensors
+                .iter()
+                .map(|name| ((*name).to_owned(), (vec![1], vec![0.5])))
+                .collect(),
+        };
+        let all = ["a", "a.first_moment", "a.second_moment"];
+        let outcome = |saved: Saved, model| {
+            let snapshot = saved.snapshot(&Config::default(), ("MODEL", model), ["a"].into_iter());
+            snapshot.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(outcome(saved(&all), "one"), Ok(()));
+        insta::assert_snapshot!(outcome(saved(&all), "other").unwrap_err(), @"step-000001.safetensors: made with another model: its files had the fingerprint one, those of MODEL have other; put the model back, or start a new run");
+        for lost in 0..3 {
+            let mut left = all.to_vec();
+            let lost = left.remove(lost);
+            let error = outcome(saved(&left), "one").unwrap_err();
+            assert!(error.ends_with(&format!("it lacks {lost}")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_sound_checkpoint_of_another_build_is_not_called_damaged() {
         let run = tempfile::tempdir().unwrap();
         fs::create_dir(directory::checkpoints(run.path())).unwrap();

@@ -428,6 +428,11 @@ pub(crate) mod tests {
                 lines.push(line);
             }
         }
+        let tests = TestResults::read(dir);
+        lines.push(serde_json::to_value(tests.baselines).unwrap());
+        for test in tests.sampled.into_iter().chain(tests.greedy) {
+            lines.push(serde_json::to_value((test.step, test.play)).unwrap());
+        }
         (weights.to_vec(), lines)
     }
 

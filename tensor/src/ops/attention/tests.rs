@@ -90,9 +90,7 @@ fn check_variants(rows: usize, heads: AttentionHeads, seed: u64) {
         results.borrow_mut().push(all);
     });
     let results = results.take();
-    let Some([lanes, blocks]) = results.first_chunk() else {
-        return; // the adapter runs one of them only
-    };
+    let [lanes, blocks] = results.first_chunk().expect("two variants");
     for (name, (got, wanted)) in ["y", "dq", "dk", "dv"].iter().zip(lanes.iter().zip(blocks)) {
         let wanted: Vec<_> = wanted.iter().map(|v| f64::from(*v)).collect();
         let tolerance = if *name == "y" {
@@ -125,11 +123,14 @@ fn check_against_separate_sequences(rows: usize, heads: AttentionHeads, seed: u6
         let chain = Visibility::tree(&gpu, &vec![length as u32; length]);
         let own = numbers([length - 1].into_iter());
         let last = attend(&sequence, &chain, heads).gather_rows(&own);
-        separate_values.extend(wide(last.to_vec().unwrap()));
+        separate_values.extend(last.to_vec().unwrap());
         let weight = upstream.gather_rows(&numbers([query].into_iter()));
         loss = loss.add(&last.mul(&weight).sum());
     }
-    assert_close("value", &packed_values, &separate_values, TOLERANCE.value);
+    assert!(
+        packed_values == separate_values,
+        "{packed_values:?} {separate_values:?}"
+    );
     let separate = loss.backward();
     for (name, leaf) in ["q", "k", "v"].iter().zip(&leaves) {
         let wanted = wide(separate.get(leaf).unwrap().to_vec().unwrap());

@@ -1,5 +1,8 @@
 //! Selection, minibatches and the entropy band.
 
+use std::collections::HashSet;
+
+use lapwing_play::Seat;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -280,6 +283,19 @@ fn unsolved_scenes_are_retried() {
         let mut learner = settings.language();
         step(&mut learner, &settings.options(), 0, &()).unwrap();
         assert_eq!(learner.unsolved.len(), left);
+    }
+}
+
+#[test]
+fn the_episodes_of_a_group_have_luck_of_their_own_unless_it_is_shared() {
+    for (shared, wanted) in [(false, 3), (true, 1)] {
+        let shared = format!("train.shared_luck={shared}");
+        let changes = ["train.groups=1", "train.group_size=3", &shared];
+        let settings = TestSettings::load("frozen-lake", &changes);
+        let seats = settings.language().seats(&settings.train, 0).unwrap();
+        let of =
+            |field: fn(&Seat) -> u64| seats[0].1.iter().map(field).collect::<HashSet<_>>().len();
+        assert_eq!([of(|seat| seat.luck), of(|seat| seat.reply)], [wanted, 3]);
     }
 }
 

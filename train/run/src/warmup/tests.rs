@@ -143,6 +143,9 @@ fn replies_become_readable_and_a_resumed_run_does_not_repeat_the_warm_up() {
         (ended.unwrap(), told.updates()),
         (TrainingEnd::Finished, 30)
     );
+    // All of three evaluations and two steps.
+    let episodes = fs::read_to_string(directory::episodes(&whole)).unwrap();
+    assert_eq!(episodes.lines().count(), 3 * 4 + 2 * (2 * 4));
     let evaluations = metrics(&whole, "evaluation");
     assert_eq!(evaluations[0]["step"], 0);
     let valid = evaluations[0]["valid_action_rate"].as_f64().unwrap();
