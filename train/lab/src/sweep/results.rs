@@ -458,9 +458,11 @@ mod tests {
             std::fs::write(file, serde_json::to_string(&results).unwrap()).unwrap();
         };
         test(&sweep.runs[0], 2, 0.25);
-        // The test of a run that was shorter.
-        test(&sweep.runs[1], 1, 0.5);
+        // A run of an older version has no test.
         assert_eq!(results("test or last evaluation"), [0.25, 1.0]);
+        // A run that was shorter, and was stopped before its new last test.
+        test(&sweep.runs[1], 1, 0.5);
+        assert!(sweep.runs[1].outcome(home.path()).is_none());
         test(&sweep.runs[1], 2, 0.75);
         assert_eq!(results("test"), [0.25, 0.75]);
     }

@@ -39,6 +39,7 @@ pub static PRESETS: &[Preset] = presets![
     "snake-paper"
     "frozen-lake-small"
     "snake-small"
+    "rooms-small"
     "frozen-lake-dqn"
     "frozen-lake-pqn"
     "frozen-lake-slippery-pqn"
