@@ -107,5 +107,7 @@ fn kernels_are_right_with_wider_and_narrower_subgroups() {
             let is_right = wanted.iter().all(|wanted| text.contains(wanted));
             assert!(output.status.success() && is_right, "{size}: {text}");
         }
+    } else {
+        println!("SKIPPED: the device has one width of subgroups");
     }
 }

@@ -112,7 +112,10 @@ pub fn resume<L: Learner>(
     Ok(())
 }
 
-fn snapshot_of<L: Learner>(state: &State<L>, saved: Saved) -> Result<Snapshot, CheckpointError> {
+pub(crate) fn snapshot_of<L: Learner>(
+    state: &State<L>,
+    saved: Saved,
+) -> Result<Snapshot, CheckpointError> {
     let of = (&*state.model_name, &*state.fingerprint);
     saved.snapshot(&state.config, of, state.learner.parameters().names())
 }

@@ -204,7 +204,10 @@ pub fn model(text: &str) -> Result<ModelSource, Error> {
                 out::note(&format!("--model: uses {}", model.display()));
                 return Ok(ModelSource::Local(model));
             }
-            _ => ("is a run, not a model", "give it without --model"),
+            _ => (
+                "is a run, not a model",
+                "give it without --model, or the model that it began with",
+            ),
         },
         PathKind::Adapter => ("is an adapter, not a model", "--adapter takes it"),
         _ if text.is_empty() => {
