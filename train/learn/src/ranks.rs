@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lapwing_model::{Adapter, ModelError, StoredAdapter};
+use lapwing_model::{Adapter, MEMORY, ModelError, StoredAdapter, clear_memory, write_file};
 use lapwing_play::Episode;
 use lapwing_tensor::GpuError;
 use serde::{Deserialize, Serialize};
@@ -175,12 +175,16 @@ pub fn assist(
                 parameters.write_flat_values(&numbers);
             }
             Request::Reference(files) => {
-                let folder = tempfile::tempdir().map_err(temporary)?;
+                // Ranks may be threads of one process.
+                let folder = format!("reference of {:?}", std::thread::current().id());
+                let folder = Path::new(MEMORY).join(folder);
                 for (name, contents) in files {
-                    fs::write(folder.path().join(name), contents).map_err(temporary)?;
+                    write_file(&folder.join(name), &contents)?;
                 }
                 let policy = &mut learner.policy;
-                let stored = StoredAdapter::read(policy.model.config(), folder.path())?;
+                let stored = StoredAdapter::read(policy.model.config(), &folder);
+                clear_memory(&folder);
+                let stored = stored?;
                 if let Some(reference) = &mut policy.reference {
                     reference.adapter = Some(Adapter::frozen(&policy.model, &stored));
                 }
@@ -192,8 +196,4 @@ pub fn assist(
             Request::End => return Ok(()),
         }
     }
-}
-
-fn temporary(error: std::io::Error) -> LearnError {
-    ModelError::unwritable(&std::env::temp_dir(), error).into()
 }
