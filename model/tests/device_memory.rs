@@ -257,4 +257,13 @@ fn no_tensor_of_the_most_tokens_exceeds_a_binding() {
             .max(config.vocab.min(2048));
         assert!(most * widest * 4 <= 1 << 20 && (most + 1) * widest * 4 > 1 << 20);
     }
+    // With a narrow MLP the gradients of keys and values are the widest: two, in up to two parts.
+    let [mut narrow, ..] = shapes();
+    (narrow.kv_heads, narrow.mlp_width) = (narrow.heads, narrow.width);
+    let keys = narrow.kv_heads * narrow.head_size;
+    assert!(4 * keys > narrow.vocab.min(2048));
+    assert_eq!(
+        narrow.most_tokens(1 << 20, RANK),
+        (1 << 20) / 4 / (4 * keys)
+    );
 }

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::Config;
-use crate::error::TRAINED_OPTIONS;
-use crate::record::directory;
+use crate::record::{TRAINED_OPTIONS, directory};
 use crate::snapshot::{Best, Snapshot};
 use lapwing_learn::config::AdvantageEstimator;
 use lapwing_learn::critic;

@@ -10,12 +10,8 @@ use lapwing_tensor::GpuError;
 use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;
 use crate::memory::{MemoryError, shorter};
-use crate::record::RecordError;
+use crate::record::{RecordError, TRAINED_OPTIONS};
 use lapwing_play::{PlayError, SettingError};
-
-/// The options and keys that take trained weights, for messages.
-pub(crate) const TRAINED_OPTIONS: &str =
-    "--adapter, --model if all weights were trained, or value.network for dqn and pqn";
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]

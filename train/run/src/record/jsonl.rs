@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use lapwing_model::{open_regular, read_file};
 use serde::de::DeserializeOwned;
 
-use crate::error::TRAINED_OPTIONS;
-
-use super::{Record, RecordError, read_error, unfit, write_error};
+use super::{Record, RecordError, TRAINED_OPTIONS, read_error, unfit, write_error};
 
 /// The maximum number of bytes to read.
 pub(super) const LARGEST: u64 = 4 << 30;

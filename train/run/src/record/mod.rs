@@ -16,6 +16,10 @@ use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
 
+/// The options and keys that take trained weights, for messages.
+pub(crate) const TRAINED_OPTIONS: &str =
+    "--adapter, --model if all weights were trained, or value.network for dqn and pqn";
+
 /// A record: a line of `metrics.jsonl` or, if it is an episode, of `episodes.jsonl`. Its `kind` is the name of the
 /// variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
