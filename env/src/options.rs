@@ -236,8 +236,8 @@ pub(crate) enum ListedView {
     Board,
     /// Coordinates alone, which are a fraction of the tokens.
     Coordinates,
-    /// Coordinates, then what lies next to the player.
-    Surroundings,
+    /// The moves from the player to each thing.
+    Relative,
     /// Coordinates and a key, then the picture.
     Full,
 }

@@ -60,6 +60,10 @@ pub(crate) fn coordinates(width: usize, height: usize) -> String {
     )
 }
 
+pub(crate) fn seen_from(width: usize, height: usize, whom: &str) -> String {
+    format!("The board is {width}x{height}. Where things are, in moves from {whom}:")
+}
+
 /// Returns the signs before x for `left` and for `right`.
 pub(crate) fn signs_of_x(swapped: bool) -> [char; 2] {
     if swapped { ['+', '-'] } else { ['-', '+'] }
@@ -75,11 +79,63 @@ pub(crate) fn list(cells: impl Iterator<Item = Cell>) -> String {
     }
 }
 
-/// Returns what lies where each action leads, such as "left: edge, down: ice".
-pub(crate) fn surroundings(actions: &[String], seen: impl Fn(usize) -> &'static str) -> String {
-    let beside = |(number, action)| format!("{action}: {}", seen(number));
-    let sides: Vec<String> = actions.iter().enumerate().map(beside).collect();
-    sides.join(", ")
+/// Where things lie, in words of moves.
+pub(crate) struct Ways {
+    /// Where the moves begin.
+    pub(crate) from: Cell,
+    /// Whether the words left and right are swapped.
+    pub(crate) swapped: bool,
+}
+
+impl Ways {
+    /// Returns the moves to each of these cells, such as "down, right right down"; or "none".
+    pub(crate) fn to(&self, cells: impl Iterator<Item = Cell>) -> String {
+        let ways: Vec<String> = cells.map(|cell| self.way(cell)).collect();
+        match ways.is_empty() {
+            true => "none".to_owned(),
+            false => ways.join(", "),
+        }
+    }
+
+    /// Returns the moves to each of these cells, the nearest first.
+    pub(crate) fn to_nearest_first(&self, mut cells: Vec<Cell>) -> String {
+        cells.sort_by_key(|&cell| (distance(self.from, cell), cell));
+        self.to(cells.into_iter())
+    }
+
+    fn way(&self, (x, y): Cell) -> String {
+        let (from_x, from_y) = self.from;
+        self.in_words([
+            from_x.saturating_sub(x),
+            from_y.saturating_sub(y),
+            x.saturating_sub(from_x),
+            y.saturating_sub(from_y),
+        ])
+    }
+
+    /// Returns the moves into each wall of a board.
+    pub(crate) fn to_walls(&self, width: usize, height: usize) -> String {
+        let (x, y) = self.from;
+        [
+            [x + 1, 0, 0, 0],
+            [0, y + 1, 0, 0],
+            [0, 0, width - x, 0],
+            [0, 0, 0, height - y],
+        ]
+        .map(|times| self.in_words(times))
+        .join(", ")
+    }
+
+    /// Returns as many moves to the left, down, to the right and up.
+    fn in_words(&self, times: [usize; 4]) -> String {
+        let words = match self.swapped {
+            true => ["right", "down", "left", "up"],
+            false => ["left", "down", "right", "up"],
+        };
+        let moves = words.into_iter().zip(times);
+        let moves: Vec<&str> = moves.flat_map(|(word, times)| vec![word; times]).collect();
+        moves.join(" ")
+    }
 }
 
 /// Returns the role of a cell in either set of signs. They have the same order as `roles`.

@@ -209,9 +209,8 @@ impl Game for SnakeEpisode {
         let board = self.board.seen_by(agent);
         Ok(match self.options.view {
             ListedView::Board => text::board(&board, self.options.symbols),
-            ListedView::Coordinates | ListedView::Surroundings | ListedView::Full => {
-                text::listed(&board, &self.options)
-            }
+            ListedView::Relative => text::relative(&board, &self.options),
+            ListedView::Coordinates | ListedView::Full => text::listed(&board, &self.options),
         })
     }
 

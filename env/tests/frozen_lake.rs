@@ -44,7 +44,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "exact": 21 })), @"frozen-lake: option `exact` is 21, but must be at most `step_limit` = 20");
     insta::assert_snapshot!(refused(json!({ "red": 5000 })), @"frozen-lake: option `red` is 5000, but must be a whole number from 0 to 4096");
     insta::assert_snapshot!(refused(json!({ "target": "start" })), @r#"frozen-lake: option `target` is "start", but must be `goal` or `holes`"#);
-    insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be one of `board`, `coordinates`, `surroundings`, `full`"#);
+    insta::assert_snapshot!(refused(json!({ "view": "above" })), @r#"frozen-lake: option `view` is "above", but must be one of `board`, `coordinates`, `relative`, `full`"#);
     insta::assert_snapshot!(refused(json!(["size", 4])), @r#"frozen-lake: the options must be a table of names and values, found ["size",4]"#);
 }
 

@@ -33,7 +33,7 @@ fn a_bad_option_is_refused() {
     insta::assert_snapshot!(refused(json!({ "hill": "down", "fires": 2 })), @r#"snake: option `hill` is "down", but must be "none" with `fires` = 2"#);
     insta::assert_snapshot!(refused(json!({ "hill": "flat" })), @r#"snake: option `hill` is "flat", but must be one of `none`, `down`, `up`, `left`, `right`"#);
     insta::assert_snapshot!(refused(json!({ "swapped": 1 })), @"snake: option `swapped` is 1, but must be true or false");
-    insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be one of `board`, `coordinates`, `surroundings`, `full`");
+    insta::assert_snapshot!(refused(json!({ "view": true })), @"snake: option `view` is true, but must be one of `board`, `coordinates`, `relative`, `full`");
 }
 
 #[test]

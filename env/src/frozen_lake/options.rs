@@ -38,8 +38,8 @@ crate::options! {
     map: Option<Vec<String>> = None;
     /// steps of an episode
     step_limit: usize = 20, in Whole(1, LONGEST_LAKE_EPISODE);
-    /// the picture alone, coordinates alone, coordinates and what lies next to the player, or coordinates and a key above
-    /// the picture
+    /// the picture alone, coordinates alone, the moves from the player to each thing, or coordinates and a key above the
+    /// picture
     view: ListedView = ListedView::Board;
     /// the cells to reach
     target: LakeTarget = LakeTarget::Goal, if changed;

@@ -2,10 +2,8 @@
 
 use super::map::{LakeCell, LakeMap};
 use super::options::{LakeOptions, LakeTarget};
-use super::{ACTIONS, LEFT_RIGHT};
-use crate::meant;
 use crate::options::{ListedView, Phrasing};
-use crate::picture::{self, Role};
+use crate::picture::{self, Cell, Role, Ways};
 
 /// Returns the signs of player, ice, red ice, hole and goal.
 fn signs(symbols: Phrasing) -> [char; 5] {
@@ -81,11 +79,7 @@ pub(super) fn observation(
     let state = match options.view {
         ListedView::Board => board(map, player, options),
         ListedView::Coordinates => listed(map, player, options),
-        ListedView::Surroundings => format!(
-            "{}\n{}",
-            listed(map, player, options),
-            surroundings(map, player, options)
-        ),
+        ListedView::Relative => relative(map, player, options),
         ListedView::Full => full(map, player, options),
     };
     match options.exact {
@@ -106,9 +100,12 @@ fn board(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     picture::rows((0..map.cells.len()).map(sign), map.width)
 }
 
+fn place(map: &LakeMap, cell: usize) -> Cell {
+    (cell % map.width, map.height() - 1 - cell / map.width)
+}
+
 fn in_coordinates(map: &LakeMap, cells: impl Iterator<Item = usize>) -> String {
-    let (width, height) = (map.width, map.height());
-    picture::list(cells.map(|cell| (cell % width, height - 1 - cell / width)))
+    picture::list(cells.map(|cell| place(map, cell)))
 }
 
 fn lake_in_coordinates(map: &LakeMap, options: &LakeOptions) -> String {
@@ -145,17 +142,24 @@ fn listed(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
     )
 }
 
-fn surroundings(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
-    picture::surroundings(&*ACTIONS, |action| {
-        let next = map.neighbour(player, meant(action, options.swapped, LEFT_RIGHT));
-        match map.cells[next] {
-            _ if next == player => "edge",
-            LakeCell::Hole => "hole",
-            LakeCell::Goal => "goal",
-            LakeCell::Ice => "ice",
-            LakeCell::Red => "red ice",
-        }
-    })
+/// The size of the board tells the edges, since the goal is in a corner.
+fn relative(map: &LakeMap, player: usize, options: &LakeOptions) -> String {
+    let ways = Ways {
+        from: place(map, player),
+        swapped: options.swapped,
+    };
+    let all =
+        |kind| ways.to_nearest_first(map.cells_of(kind).map(|cell| place(map, cell)).collect());
+    let red_cells = match options.red {
+        0 => String::new(),
+        _ => format!("\nRed cells: {}", all(LakeCell::Red)),
+    };
+    format!(
+        "{}\nGoal: {}\nHoles: {}{red_cells}",
+        picture::seen_from(map.width, map.height(), "you"),
+        all(LakeCell::Goal),
+        all(LakeCell::Hole),
+    )
 }
 
 /// Returns the lake in coordinates, a key and the picture. What changes within an episode comes last, because equal beginnings of

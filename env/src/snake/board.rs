@@ -18,6 +18,11 @@ impl Food {
     pub(crate) fn name(self) -> &'static str {
         ["apple", "banana", "fire"][self as usize]
     }
+
+    /// The name of several, at the beginning of a line.
+    pub(crate) fn title(self) -> &'static str {
+        ["Apples", "Bananas", "Fires"][self as usize]
+    }
 }
 
 /// A snake, head first. A dead snake has no cells.

@@ -47,8 +47,8 @@ crate::options! {
     step_reward: f64 = -0.01, in Real(-1000.0, 1000.0);
     /// rounds of an episode
     step_limit: usize = 20, in Whole(1, LONGEST_EPISODE);
-    /// the picture alone, coordinates alone, coordinates and what lies next to the player, or coordinates and a key above
-    /// the picture
+    /// the picture alone, coordinates alone, the moves from the player to each thing, or coordinates and a key above the
+    /// picture
     view: ListedView = ListedView::Board;
     /// how enemies move: at random, or as the scripted player
     opponent: Opponent = Opponent::Random, if changed;

@@ -234,8 +234,8 @@ fn enemies_live_on_after_the_last_agent_but_no_one_plays_on() {
 /// If two agents change seats, each sees the game of the other.
 #[test]
 fn agents_that_change_seats_change_nothing_else() {
-    use ListedView::{Board, Coordinates, Full, Surroundings};
-    for view in [Board, Coordinates, Surroundings, Full] {
+    use ListedView::{Board, Coordinates, Full, Relative};
+    for view in [Board, Coordinates, Relative, Full] {
         let options = SnakeOptions {
             size: Some(4),
             agents: 2,

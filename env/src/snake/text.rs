@@ -3,8 +3,7 @@
 use super::board::{Food, Snake, SnakeBoard};
 use super::options::SnakeOptions;
 use crate::options::{ListedView, Phrasing};
-use crate::picture::{self, Cell, Role};
-use crate::{LEFT_RIGHT, UP_DOWN_LEFT_RIGHT, meant};
+use crate::picture::{self, Cell, Role, Ways};
 
 /// Returns the signs of nine heads (the first is the agent's own), body, empty cell, apple, banana and fire.
 fn signs(symbols: Phrasing) -> [char; 14] {
@@ -163,29 +162,40 @@ pub(super) fn listed(board: &SnakeBoard, options: &SnakeOptions) -> String {
             "Each round every apple rolls one cell towards the {edge} edge."
         ));
     }
-    match options.view {
-        ListedView::Surroundings => {
-            let head = board.snakes[0].front();
-            lines.extend(head.map(|&head| surroundings(board, head, options)));
-        }
-        ListedView::Full => {
-            lines.push(format!("Key: {}", legend(options)));
-            lines.push(format!("State:\n{}", self::board(board, options.symbols)));
-        }
-        ListedView::Board | ListedView::Coordinates => {}
+    if options.view == ListedView::Full {
+        lines.push(format!("Key: {}", legend(options)));
+        lines.push(format!("State:\n{}", self::board(board, options.symbols)));
     }
     lines.join("\n")
 }
 
-fn surroundings(board: &SnakeBoard, head: Cell, options: &SnakeOptions) -> String {
-    picture::surroundings(&*UP_DOWN_LEFT_RIGHT, |action| {
-        let way = meant(action, options.swapped, LEFT_RIGHT);
-        match board.neighbour(head, way) {
-            None => "wall",
-            Some(cell) if board.taken(cell) => "snake",
-            Some(cell) => board.food_at(cell).map_or("empty", Food::name),
-        }
-    })
+/// Returns where everything is, seen from the head of the first snake; in coordinates if it has died.
+pub(super) fn relative(board: &SnakeBoard, options: &SnakeOptions) -> String {
+    let Some(&from) = board.snakes[0].front() else {
+        return listed(board, options);
+    };
+    let ways = Ways {
+        from,
+        swapped: options.swapped,
+    };
+    let (width, height) = (board.width, board.height);
+    let mut lines = vec![picture::seen_from(width, height, "your head")];
+    for food in options.kinds() {
+        let cells = ways.to_nearest_first(board.cells_of(food));
+        lines.push(format!("{}: {cells}", food.title()));
+    }
+    let body = |snake: &Snake| ways.to(snake.iter().skip(1).copied());
+    lines.push(format!("Your body: {}", body(&board.snakes[0])));
+    let signs = signs(options.symbols);
+    for (who, snake) in board.snakes.iter().enumerate().skip(1) {
+        let whereabouts = match snake.front() {
+            Some(&head) => format!("head {}; body {}", ways.to([head].into_iter()), body(snake)),
+            None => "dead".to_owned(),
+        };
+        lines.push(format!("Enemy {}: {whereabouts}", signs[who]));
+    }
+    lines.push(format!("Walls: {}", ways.to_walls(width, height)));
+    lines.join("\n")
 }
 
 fn whereabouts(snake: &Snake, has: &str) -> String {

@@ -40,6 +40,15 @@ pub struct Group {
     pub selected: Vec<usize>,
 }
 
+impl Group {
+    /// Whether an advantage differs from 0. None does if all episodes were alike.
+    pub(crate) fn has_advantages(&self) -> bool {
+        self.advantages
+            .iter()
+            .any(|episode| episode.weight() != 0.0)
+    }
+}
+
 /// The advantages of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodeAdvantage {

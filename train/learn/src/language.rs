@@ -28,7 +28,7 @@ pub struct LanguageLearner {
     pub parameters: Option<Parameters>,
     /// The critic, with `credit.method = "critic"`.
     pub critic: Option<Head>,
-    /// World and scene of the groups whose last episodes did not all succeed, oldest first. Empty without `train.retry`.
+    /// World and scene of the groups to retry, oldest first. Empty without `train.retry`.
     pub unsolved: Vec<(usize, u64)>,
     /// The sampling temperature in training.
     pub temperature: f64,
@@ -104,7 +104,8 @@ impl LanguageLearner {
         Ok(games)
     }
 
-    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others.
+    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others. Where all episodes
+    /// were alike, another group would most likely teach as little.
     pub(crate) fn remember_unsolved(&mut self, groups: &[Group]) {
         let scene = |group: &Group| (group.world, group.scene);
         let played: Vec<(usize, u64)> = groups.iter().map(scene).collect();
@@ -112,7 +113,7 @@ impl LanguageLearner {
         for group in groups {
             let failed = group.episodes.iter().any(|episode| !episode.success);
             // Agents of a game have a group each on the same scene.
-            if failed && !self.unsolved.contains(&scene(group)) {
+            if failed && group.has_advantages() && !self.unsolved.contains(&scene(group)) {
                 self.unsolved.push(scene(group));
             }
         }

@@ -56,7 +56,7 @@
 //! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If beta is
 //!    0, there is no reference.
 //! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out. With `train.retry` some of them
-//!    are retried: earlier ones on which an episode did not succeed.
+//!    are retried: earlier ones on which some episodes did not succeed, and not all were alike.
 //! 5. Equal prompts are computed once, and a single update uses what play computed. Results are as without either.
 //! 6. In a game with several agents, each agent has its own group on a scene.
 //!
@@ -117,9 +117,6 @@ pub fn step(
         mut tokens_computed,
     } = rollout(learner, options, step, progress)?;
     let seconds_rollout = started.elapsed().as_secs_f64();
-    if train.retry > 0.0 {
-        learner.remember_unsolved(&groups);
-    }
 
     // With a critic: value the state before each turn, and the one after the last.
     let started = Instant::now();
@@ -146,6 +143,9 @@ pub fn step(
     // Compare each episode with its group, and draw the episodes to train on.
     let started = Instant::now();
     assign_advantages(&mut groups, options, step);
+    if train.retry > 0.0 {
+        learner.remember_unsolved(&groups);
+    }
     let warmup = learner.critic.is_some() && step < options.critic.warmup;
     if !warmup {
         select(&mut groups, train, step);
@@ -339,9 +339,8 @@ pub(crate) fn select(groups: &mut [Group], train: &TrainConfig, step: usize) {
     for (number, group) in groups.iter_mut().enumerate() {
         let weights = group.advantages.iter().map(EpisodeAdvantage::weight);
         let weights: Vec<f64> = weights.collect();
-        let is_equal = weights.iter().all(|weight| *weight == 0.0);
         group.selected.clear();
-        if !is_equal || group.entropy_weight != 0.0 {
+        if group.has_advantages() || group.entropy_weight != 0.0 {
             let seed = seeds::derive(train.seed, "choose", &[step, number]);
             let mut random = Stream::new(seed, "choose");
             group.selected = sample(train, &weights, &returns(group), &mut random);

@@ -239,7 +239,8 @@ fn the_variance_of_the_selected_returns_is_the_largest() {
     }
 }
 
-/// With `retry = 1` all unsolved scenes of a world are retried before new ones are played.
+/// With `retry = 1` all unsolved scenes of a world are retried before new ones are played. A scene on which all episodes failed
+/// alike is not retried.
 #[test]
 fn unsolved_scenes_are_retried() {
     let changes = ["train.groups=3", "train.group_size=2", "train.retry=1.0"];
@@ -255,7 +256,7 @@ fn unsolved_scenes_are_retried() {
     assert_eq!((a.min(b), a.max(b)), (11, 13));
     assert!(![11, 12, 13].contains(&new));
 
-    let group = |scene, success| Group {
+    let group = |scene, success, advantage| Group {
         scene,
         episodes: [true, success]
             .map(|success| Episode {
@@ -263,22 +264,36 @@ fn unsolved_scenes_are_retried() {
                 ..Episode::default()
             })
             .into(),
+        advantages: vec![EpisodeAdvantage::new(vec![advantage])],
         ..Group::default()
     };
-    // 11 is solved now and 13 is not; 5 is solved at once. Two agents play 6.
-    let played = [(11, true), (13, false), (5, true), (6, false), (6, false)];
-    learner.remember_unsolved(&played.map(|(scene, success)| group(scene, success)));
+    // 11 is solved now and 13 is not; 5 is solved at once. Two agents play 6. On 7 all is alike.
+    let played = [
+        (11, true, 1.0),
+        (13, false, 1.0),
+        (5, true, 1.0),
+        (6, false, 1.0),
+        (6, false, -1.0),
+        (7, false, 0.0),
+    ];
+    let groups = played.map(|(scene, success, advantage)| group(scene, success, advantage));
+    learner.remember_unsolved(&groups);
     assert_eq!(learner.unsolved, [(1, 12), (0, 13), (0, 6)]);
-    let many: Vec<Group> = (100..4200).map(|scene| group(scene, false)).collect();
+    let many: Vec<Group> = (100..4200).map(|scene| group(scene, false, 1.0)).collect();
     learner.remember_unsolved(&many);
     assert_eq!(
         (learner.unsolved.len(), learner.unsolved[0]),
         (4096, (0, 104))
     );
 
-    // A step remembers them only if it retries: one turn cannot reach the goal.
-    for (retry, left) in [("train.retry=0.0", 0), ("train.retry=1.0", 3)] {
-        let changes = [&changes[..2], &[retry, "game.options.step_limit=1"]].concat();
+    // A step remembers them only if it retries. Of sixteen short walks to a goal nearby some arrive; one turn cannot.
+    let nearby = ["train.group_size=16", "game.options.size=2"];
+    for (retry, limit, left) in [
+        ("train.retry=0.0", "game.options.step_limit=3", 0),
+        ("train.retry=1.0", "game.options.step_limit=3", 3),
+        ("train.retry=1.0", "game.options.step_limit=1", 0),
+    ] {
+        let changes = [&changes[..1], &nearby, &[retry, limit]].concat();
         let settings = TestSettings::load("frozen-lake", &changes);
         let mut learner = settings.language();
         step(&mut learner, &settings.options(), 0, &()).unwrap();
