@@ -41,8 +41,8 @@ lapwing_env::options! {
     /// drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose returns vary most
     /// (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
-    /// Share of the groups that retry an earlier scene on which some episodes failed and others did better, as long as there is
-    /// one; the others play new scenes. So more of training is about what is not learned yet, as in prioritized level replay (arXiv
+    /// Share of the groups that retry an earlier scene on which an episode did not succeed, as long as there is one; the others
+    /// play new scenes. A scene is retried until all episodes are alike. So more of training is about what is not learned yet, as in prioritized level replay (arXiv
     /// 2010.03934). 0: every scene is new, as in the paper.
     retry: f64 = 0.0, in Real(0.0, 1.0);
     /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.

@@ -104,16 +104,23 @@ impl LanguageLearner {
         Ok(games)
     }
 
-    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others. Where all episodes
-    /// were alike, another group would most likely teach as little.
+    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others. Where the episodes of
+    /// a retry were all alike, another one would most likely teach as little.
     pub(crate) fn remember_unsolved(&mut self, groups: &[Group]) {
         let scene = |group: &Group| (group.world, group.scene);
         let played: Vec<(usize, u64)> = groups.iter().map(scene).collect();
-        self.unsolved.retain(|it| !played.contains(it));
+        let retried: Vec<(usize, u64)> = self
+            .unsolved
+            .extract_if(.., |it| played.contains(it))
+            .collect();
         for group in groups {
             let failed = group.episodes.iter().any(|episode| !episode.success);
             // Agents of a game have a group each on the same scene.
-            if failed && group.has_advantages() && !self.unsolved.contains(&scene(group)) {
+            let is_new = !retried.contains(&scene(group));
+            if failed
+                && (is_new || group.has_advantages())
+                && !self.unsolved.contains(&scene(group))
+            {
                 self.unsolved.push(scene(group));
             }
         }

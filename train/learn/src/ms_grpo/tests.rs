@@ -239,8 +239,8 @@ fn the_variance_of_the_selected_returns_is_the_largest() {
     }
 }
 
-/// With `retry = 1` all unsolved scenes of a world are retried before new ones are played. A scene on which all episodes failed
-/// alike is not retried.
+/// With `retry = 1` all unsolved scenes of a world are retried before new ones are played, until all episodes of a retry are
+/// alike.
 #[test]
 fn unsolved_scenes_are_retried() {
     let changes = ["train.groups=3", "train.group_size=2", "train.retry=1.0"];
@@ -267,7 +267,14 @@ fn unsolved_scenes_are_retried() {
         advantages: vec![EpisodeAdvantage::new(vec![advantage])],
         ..Group::default()
     };
-    // 11 is solved now and 13 is not; 5 is solved at once. Two agents play 6. On 7 all is alike.
+    // 11 is solved now; 13 is not, and neither is the new scene 7, whose episodes are alike. Two agents play 6.
+    let remember = |learner: &mut LanguageLearner, played: &[(u64, bool, f64)]| {
+        let played = played.iter();
+        let groups: Vec<Group> = played
+            .map(|&(scene, success, advantage)| group(scene, success, advantage))
+            .collect();
+        learner.remember_unsolved(&groups);
+    };
     let played = [
         (11, true, 1.0),
         (13, false, 1.0),
@@ -276,28 +283,28 @@ fn unsolved_scenes_are_retried() {
         (6, false, -1.0),
         (7, false, 0.0),
     ];
-    let groups = played.map(|(scene, success, advantage)| group(scene, success, advantage));
-    learner.remember_unsolved(&groups);
-    assert_eq!(learner.unsolved, [(1, 12), (0, 13), (0, 6)]);
-    let many: Vec<Group> = (100..4200).map(|scene| group(scene, false, 1.0)).collect();
-    learner.remember_unsolved(&many);
+    remember(&mut learner, &played);
+    assert_eq!(learner.unsolved, [(1, 12), (0, 13), (0, 6), (0, 7)]);
+    // In a retry, the episodes of 7 are alike again.
+    remember(&mut learner, &[(7, false, 0.0), (13, false, 1.0)]);
+    assert_eq!(learner.unsolved, [(1, 12), (0, 6), (0, 13)]);
+    let many: Vec<_> = (100..4200).map(|scene| (scene, false, 1.0)).collect();
+    remember(&mut learner, &many);
     assert_eq!(
         (learner.unsolved.len(), learner.unsolved[0]),
         (4096, (0, 104))
     );
 
-    // A step remembers them only if it retries. Of sixteen short walks to a goal nearby some arrive; one turn cannot.
-    let nearby = ["train.group_size=16", "game.options.size=2"];
-    for (retry, limit, left) in [
-        ("train.retry=0.0", "game.options.step_limit=3", 0),
-        ("train.retry=1.0", "game.options.step_limit=3", 3),
-        ("train.retry=1.0", "game.options.step_limit=1", 0),
-    ] {
-        let changes = [&changes[..1], &nearby, &[retry, limit]].concat();
+    // A step remembers them only if it retries: one turn cannot reach the goal, in no episode of the next step either.
+    for (retry, left) in [("train.retry=0.0", [0, 0]), ("train.retry=1.0", [3, 0])] {
+        let changes = [&changes[..2], &[retry, "game.options.step_limit=1"]].concat();
         let settings = TestSettings::load("frozen-lake", &changes);
         let mut learner = settings.language();
-        step(&mut learner, &settings.options(), 0, &()).unwrap();
-        assert_eq!(learner.unsolved.len(), left);
+        let unsolved = [0, 1].map(|number| {
+            step(&mut learner, &settings.options(), number, &()).unwrap();
+            learner.unsolved.len()
+        });
+        assert_eq!(unsolved, left);
     }
 }
 
