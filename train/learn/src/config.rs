@@ -42,8 +42,8 @@ lapwing_env::options! {
     /// (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
     /// Share of the groups that retry an earlier scene on which an episode did not succeed, as long as there is one; the others
-    /// play new scenes. A scene is retried until all episodes are alike. So more of training is about what is not learned yet, as
-    /// in prioritized level replay (arXiv 2010.03934). 0: every scene is new, as in the paper.
+    /// play new scenes. A scene is retried until its episodes have equal returns. So more of training is about what is not learned
+    /// yet, as in prioritized level replay (arXiv 2010.03934). 0: every scene is new, as in the paper.
     retry: f64 = 0.0, in Real(0.0, 1.0);
     /// The episodes of a group also share the randomness after the start. Off: the advantage should average over luck.
     shared_luck: bool = false;

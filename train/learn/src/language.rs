@@ -104,8 +104,8 @@ impl LanguageLearner {
         Ok(games)
     }
 
-    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others. Where the episodes of
-    /// a retry were all alike, another one would most likely teach as little.
+    /// Remembers the scenes of these groups on which an episode did not succeed, and forgets the others. Also forgets a scene
+    /// if the episodes of a retry had equal returns: another retry would most likely have no gradient either.
     pub(crate) fn remember_unsolved(&mut self, groups: &[Group]) {
         let scene = |group: &Group| (group.world, group.scene);
         let played: Vec<(usize, u64)> = groups.iter().map(scene).collect();
@@ -115,12 +115,10 @@ impl LanguageLearner {
             .collect();
         for group in groups {
             let failed = group.episodes.iter().any(|episode| !episode.success);
-            // Agents of a game have a group each on the same scene.
             let is_new = !retried.contains(&scene(group));
-            if failed
-                && (is_new || group.has_advantages())
-                && !self.unsolved.contains(&scene(group))
-            {
+            // Agents of a game have a group each on the same scene.
+            let is_known = self.unsolved.contains(&scene(group));
+            if failed && (is_new || group.has_advantages()) && !is_known {
                 self.unsolved.push(scene(group));
             }
         }

@@ -56,7 +56,7 @@
 //! 3. The reference is the initial policy: the model with the adapter that training started from, or with none. If beta is
 //!    0, there is no reference.
 //! 4. A step may play several scenes, with a group for each. Evaluation scenes are held out. With `train.retry` some of them
-//!    are retried: earlier ones on which an episode did not succeed, until all episodes of a retry are alike.
+//!    are retried: earlier ones on which an episode did not succeed, until the episodes of a retry have equal returns.
 //! 5. Equal prompts are computed once, and a single update uses what play computed. Results are as without either.
 //! 6. In a game with several agents, each agent has its own group on a scene.
 //!
