@@ -196,6 +196,62 @@ fn the_map_names_every_top_level_folder() {
     }
 }
 
+/// Returns the anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let is_kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
+    heading
+        .replace('`', "")
+        .chars()
+        .filter(is_kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let pages = files(root())
+        .into_iter()
+        .filter(|path| path.extension() == Some("md".as_ref()));
+    let mut checked = 0;
+    for page in pages.filter(|page| !page.starts_with(root().join("shared"))) {
+        let text = read(&page);
+        // Every second part lies in a block of code.
+        let prose: Vec<&str> = text.split("```").step_by(2).collect();
+        for link in prose.iter().flat_map(|part| part.split("](").skip(1)) {
+            let link = link.split(')').next().unwrap();
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (path, section) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                page.clone()
+            } else {
+                page.with_file_name(path)
+            };
+            assert!(
+                target.exists(),
+                "{}: the link {link} leads nowhere",
+                page.display()
+            );
+            let headings = || {
+                read(&target)
+                    .lines()
+                    .filter(|l| l.starts_with('#'))
+                    .map(anchor)
+                    .collect::<Vec<_>>()
+            };
+            assert!(
+                section.is_empty() || headings().contains(&section.to_owned()),
+                "{}: {link} has no such section",
+                page.display()
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 200, "{checked} links");
+}
+
 #[test]
 fn the_reading_path_exists() {
     let readme = read(&root().join("README.md"));

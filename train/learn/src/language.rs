@@ -150,7 +150,9 @@ impl LanguageLearner {
         self.ranks.request(&request, &[]);
         let (share, size) = (&seats[self.ranks.share(seats.len())], self.ranks.size());
         // The other ranks are about as far.
-        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes) * size);
+        let limit = self.worlds[world].scenario.step_limit();
+        let played = |episodes: &[Episode]| Episode::played(episodes, limit);
+        let mut watch = |episodes: &[Episode]| progress.done(played(episodes) * size);
         let mut episodes = self.play_here(policy, world, share, temperature, &mut watch)?;
         let mut join = |played: Vec<Episode>, _| episodes.extend(played);
         self.ranks.answers(&mut join);

@@ -79,12 +79,14 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// Returns how many of these episodes have ended.
-    pub fn over(episodes: &[Episode]) -> usize {
-        episodes
-            .iter()
-            .filter(|episode| episode.ending.is_some())
-            .count()
+    /// Returns how many of these episodes have been played, for a progress display. One in progress counts by its turns: all
+    /// are played at once, and most end late, so the number of those that have ended says little about the time left.
+    pub fn played(episodes: &[Episode], step_limit: usize) -> usize {
+        let turns = |episode: &Episode| match episode.ending {
+            Some(_) => step_limit,
+            None => episode.turns.len(),
+        };
+        episodes.iter().map(turns).sum::<usize>() / step_limit.max(1)
     }
 
     /// Returns a note about episodes that were played again because the game failed; `None` if there are none.

@@ -22,7 +22,8 @@ pub fn play_against(
     progress: &dyn Progress,
 ) -> Result<Vec<Episode>, PlayError> {
     progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
-    let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
+    let limit = referee.step_limit;
+    let mut watch = |episodes: &[Episode]| progress.done(Episode::played(episodes, limit));
     let mut players: Vec<&mut dyn Player> = vec![&mut *player];
     for other in others {
         players.push(&mut **other);

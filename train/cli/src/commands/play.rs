@@ -139,7 +139,7 @@ impl Games<'_> {
         }
         let mut watch = |episodes: &[Episode]| {
             if let Some(terminal) = &terminal {
-                terminal.done(Episode::over(episodes));
+                terminal.done(Episode::played(episodes, referee.step_limit));
             }
             transcript.borrow_mut().follow(episodes);
         };

@@ -34,8 +34,9 @@ impl NetworkLearner {
         progress.phase("rollout", count, "episodes");
         let mut player =
             ValuePlayer::exploring(&self.network, &self.encoder, options.epsilon(step), count);
-        let mut watch = |episodes: &[Episode]| progress.done(Episode::over(episodes));
         let referee = self.referee();
+        let limit = referee.step_limit;
+        let mut watch = |episodes: &[Episode]| progress.done(Episode::played(episodes, limit));
         let episodes = referee.play(&*self.scenario, &seats, &mut [&mut player], &mut watch)?;
         Ok(NetworkRollout {
             seats,

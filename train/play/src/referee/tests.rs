@@ -144,18 +144,19 @@ const SEATS: [Seat; 2] = [
 #[test]
 fn every_agent_has_its_own_player_episode_and_end() {
     let (mut one, mut two) = (Says::new(1, 1), Says::new(2, 9));
-    let mut over = Vec::new();
+    let mut played = Vec::new();
     let episodes = REFEREE
         .play(
             &scenario(9),
             &SEATS,
             &mut [&mut one, &mut two],
             &mut |episodes| {
-                over.push(Episode::over(episodes));
+                played.push(Episode::played(episodes, 4));
             },
         )
         .unwrap();
-    assert_eq!(over, [0, 2, 2, 4]);
+    // Of four turns each: 4, 4 + 8 and so on, where an episode that has ended counts as a whole.
+    assert_eq!(played, [1, 3, 3, 4]);
     for game in episodes.chunks(2) {
         let [first, second] = game else {
             panic!("two agents")
