@@ -42,7 +42,7 @@ pub(crate) const KIND: Kind = Kind {
         "snake-duel": agents = 2, enemies = 0;
         /// The standard board without enemies.
         "snake-alone": enemies = 0;
-        /// 6x6, two apples, one enemy: the game of the preset for the built-in base.
+        /// 6x6, two apples, one enemy: the game of the preset snake.
         "snake-small": size = Some(6), apples = 2, enemies = 1, step_limit = 20;
     },
     probes: presets! {

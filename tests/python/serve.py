@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/python/serve.py --lapwing target/release/lapwing
 
-Starts the server by itself, with the built-in base unless --model and --adapter name another, on a port that is free. Ends
+Starts the server by itself, with the built-in model unless --model and --adapter name another, on a port that is free. Ends
 with 1 if anything is not as it must be. Wants only `openai` of requirements.txt.
 """
 
@@ -56,7 +56,7 @@ def refused(kind, what, ask):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lapwing", required=True, help="the program")
-    parser.add_argument("--model", help="a model other than the built-in base")
+    parser.add_argument("--model", help="a model other than the built-in model")
     parser.add_argument("--adapter", help="an adapter for it, or a run")
     arguments = parser.parse_args()
     more = []

@@ -1,4 +1,4 @@
-//! Sweeps and their statistics, reports, exports, the device self-test, benchmarks, and pretraining of the built-in base model.
+//! Sweeps and their statistics, reports, exports, the device self-test, benchmarks, and pretraining of the built-in model.
 
 pub mod bench;
 mod csv;

@@ -89,8 +89,8 @@ lapwing_env::options! {
     /// own `lr` and an `lr_end` near 0.
     optimiser: Optimiser = Optimiser::AdamW;
     /// Learning rate of the optimiser. 1e-5: with AdamW, adapters need about ten times the rate of full training. The default is
-    /// the same with `weights = "all"`, for which 1e-6 is usual in large models; the built-in base needs the same rate as its
-    /// adapters. For Muon it is the length of a step: 0.003 for the built-in base.
+    /// the same with `weights = "all"`, for which 1e-6 is usual in large models; the built-in model needs the same rate as its
+    /// adapters. For Muon it is the length of a step: 0.003 for the built-in model.
     lr: f64 = 1e-5, in Real(0.0, f64::MAX);
     /// The learning rate falls linearly over `steps` to this share of itself. 1: it does not fall. A run that is resumed with
     /// more steps then falls more slowly.

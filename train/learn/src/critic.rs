@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The model arranges h to predict the next token, not the end of the game, so a linear head is too weak. The prompts of a
-//! game all end alike, and so do most of their hidden states: on Frozen Lake and the built-in base their differences are a
+//! game all end alike, and so do most of their hidden states: on Frozen Lake and the built-in model their differences are a
 //! 16th of their length, and without the first line a critic learns next to nothing. center (C) is the mean of the states of
 //! the first step, scale the root mean square of the differences. Both stay fixed, so that values are comparable from step to
 //! step.

@@ -24,6 +24,8 @@ use crate::{Config, ConfigError, Error};
 
 /// Scenes, and turns in each, that show whether replies can be read.
 const SAMPLED: [usize; 2] = [4, 4];
+/// Losses shown, at most.
+const SHOWN: usize = 16;
 
 impl WarmupConfig {
     /// Checks that there is a warm-up's player or file, before a run is begun.
@@ -159,7 +161,9 @@ fn imitated(
         losses.push(update.loss);
         progress.done(update.step);
         let (step, steps, loss) = (update.step, update.steps, update.loss);
-        progress.line(&format!("warm-up {step}/{steps}  loss {loss:.4}"));
+        if step.is_multiple_of(steps.div_ceil(SHOWN)) {
+            progress.line(&format!("warm-up {step}/{steps}  loss {loss:.4}"));
+        }
         !stop.load(Relaxed)
     })?;
     let ends = losses.first().copied().zip(losses.last().copied());

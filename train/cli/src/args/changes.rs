@@ -13,8 +13,8 @@ use crate::{out, records};
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// A preset, a game, a config file that ends in .toml, or a run directory. Presets: frozen-lake,
-    /// frozen-lake-slippery, frozen-lake-large, snake; for a --model: frozen-lake-small, snake-small, rooms-small,
-    /// frozen-lake-paper, snake-paper. Presets of value learners: frozen-lake-dqn, frozen-lake-pqn,
+    /// frozen-lake-slippery, frozen-lake-large, snake, snake-imitation; for a --model: frozen-lake-small, snake-small,
+    /// rooms-small, frozen-lake-paper, snake-paper. Presets of value learners: frozen-lake-dqn, frozen-lake-pqn,
     /// frozen-lake-slippery-pqn, snake-dqn, snake-pqn. A game variant such as snake-poison-apple uses the preset of its
     /// game. Other games, exec:COMMAND and ws://HOST:PORT/ws use the general defaults
     #[arg(value_name = "PRESET|FILE.toml|RUN", default_value = "frozen-lake")]

@@ -65,7 +65,8 @@ mod tests {
         let mut finding = Finding {
             name: "memory",
             outcome: FindingStatus::Good,
-            text: "to train the built-in base takes up to 0.21 GiB of the device's 24.0".to_owned(),
+            text: "to train the built-in model takes up to 0.21 GiB of the device's 24.0"
+                .to_owned(),
             fix: None,
             figures: Value::Null,
             seconds: 0.1,
@@ -79,7 +80,7 @@ mod tests {
         finding.outcome = FindingStatus::Warning;
         text += &line(&finding, false);
         assert_snapshot!(text, @"
-        ok   memory         to train the built-in base takes up to 0.21 GiB of the device's 24.0
+        ok   memory         to train the built-in model takes up to 0.21 GiB of the device's 24.0
         BAD  kernels        the driver computes wrong numbers
                             -> update the driver
         note kernels        the driver computes wrong numbers

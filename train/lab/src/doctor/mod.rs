@@ -121,7 +121,7 @@ impl CheckRunner<'_> {
     }
 }
 
-/// Checks the device that `open` returns, with the built-in base and with the model of the setting `model`, such as
+/// Checks the device that `open` returns, with the built-in model and with the model of the setting `model`, such as
 /// `model.dir=DIR`. Calls `report` after each check, and names the check in progress to `progress`. `hub` is required only for a
 /// model of the hub.
 pub fn diagnose(
@@ -259,7 +259,7 @@ fn load(gpu: &Gpu, model: Option<String>, hub: Option<&Hub>) -> (Finding, Option
         "memory": plan.memory,
         "recomputes": plan.recomputes,
     });
-    let name = model.map_or("the built-in base", |_| "the model");
+    let name = model.map_or("the built-in model", |_| "the model");
     let text = format!("training {name} {plan}");
     (Finding::good(text, figures), Some(state))
 }

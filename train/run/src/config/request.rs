@@ -35,6 +35,7 @@ pub static PRESETS: &[Preset] = presets![
     "frozen-lake-slippery"
     "frozen-lake-large"
     "snake"
+    "snake-imitation"
     "frozen-lake-paper"
     "snake-paper"
     "frozen-lake-small"
