@@ -154,8 +154,9 @@ impl ModelChoice {
 lapwing_env::options! {
     /// The warm-up: the model imitates episodes before the first step.
     pub struct WarmupConfig;
-    /// Updates, each on eight episodes; 0: no warm-up. For a model whose replies cannot be read. `--warmup` sets 12. The
-    /// result is in the directory `warmup` of the run, and is the KL reference, as an adapter of `model.adapter` would be.
+    /// Updates, each on eight episodes; 0: no warm-up. For a model whose replies cannot be read, or to begin with another
+    /// player's moves. `--warmup` sets 12. The result is in the directory `warmup` of the run, and is the KL reference, as
+    /// an adapter of `model.adapter` would be.
     updates: usize = 0, in Whole(0, 1_000_000);
     /// Who plays the episodes: `random`, which teaches the form of replies and not the game; `scripted`, the game's own
     /// player; or a file that `lapwing play --keep` wrote.
