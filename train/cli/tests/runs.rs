@@ -132,7 +132,7 @@ fn a_dry_run_counts_readable_replies_and_names_a_cure() {
     assert_snapshot!(dry(&["--warmup"]), @r#"
     0 of 16 sampled replies can be read, such as:
       "down" (invalid: there is no action where it was asked for)
-    would warm up first: 12 updates on episodes of random
+    would warm up first: 12 updates on 24 episodes of the random player
     would train 93,184 parameters, of an adapter
     "#);
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);

@@ -226,11 +226,16 @@ fn print_example(state: &mut State) -> Result<()> {
         0 => (),
         updates => {
             let updates = counted(updates, "update");
-            let player = &state.config.warmup.player;
-            writeln!(
-                out,
-                "would warm up first: {updates} on episodes of {player}"
-            )?;
+            let warmup = &state.config.warmup;
+            let player = &warmup.player;
+            let episodes = match warmup.has_file() {
+                true => format!("the episodes in {player}"),
+                false => format!(
+                    "{} of the {player} player",
+                    counted(warmup.episodes, "episode")
+                ),
+            };
+            writeln!(out, "would warm up first: {updates} on {episodes}")?;
         }
     }
     writeln!(out, "would train {parameters} parameters, {of}")?;

@@ -169,7 +169,7 @@ lapwing_env::options! {
 
 impl WarmupConfig {
     /// Returns whether the episodes come from a file.
-    pub(crate) fn has_file(&self) -> bool {
+    pub fn has_file(&self) -> bool {
         !["random", "scripted"].contains(&&*self.player)
     }
 }
