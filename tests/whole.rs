@@ -20,13 +20,14 @@ use lapwing_train::trainer::train;
 
 use crate::training::{config, seats, state};
 
-const SMALL: [&str; 10] = [
+const SMALL: [&str; 11] = [
     "train.weights=all",
     "train.optimiser=adamw",
     "train.lr=0.0003",
     "train.lr_end=1",
     "train.sampling=aaw",
     "train.entropy_band=[0.0, 100.0]",
+    "train.groups=4",
     "train.group_size=8",
     "train.learn=4",
     "train.beta=0.5",
