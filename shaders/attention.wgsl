@@ -45,6 +45,10 @@ alias Pairs = array<vec4<f32>, EACH>;
 /// For each own row of a thread the sum of the weighted parts.
 alias Sums = array<mat4x4<f32>, COLUMNS>;
 
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;   // (queries, heads, PARTS)
+@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;   // (keys, kv_heads, PARTS)
+@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;   // as k
+@group(0) @binding(4) var<storage, read> dy: array<vec4<f32>>;  // as q
 @group(0) @binding(0) var<storage, read> partial: array<vec4<f32>>;  // like `gradients`, ROWS keys for each item
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
 @group(0) @binding(2) var<storage, read_write> summed: array<vec4<f32>>;

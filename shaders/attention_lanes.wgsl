@@ -1,8 +1,9 @@
 // tensor/src/ops/attention.rs: attention for processors (lavapipe: eight threads in lockstep).
 //
-// On lavapipe a load costs a nanosecond per number and thread, even if all threads read the same address. So each of the
-// eight threads loads one of eight rows, the threads exchange the rows (exchange_subgroup.wgsl), and each uses a row for
-// several own rows: queries, or keys in `keys_backward`. The walk lists single keys.
+// On lavapipe a load costs a nanosecond per element and thread, even if all threads read the same address, so elements are as
+// large as possible (loads_64.wgsl). Each of the eight threads loads one of eight rows, the threads exchange the rows
+// (exchange_subgroup.wgsl), and each uses a row for several own rows: queries, or keys in `keys_backward`. The walk lists
+// single keys.
 
 const THREADS = 8u;
 /// Own rows of a thread.
@@ -14,6 +15,14 @@ const HEADS: u32 = 1u;
 
 /// A row of each of two tensors, and a vector of other values.
 const SLOTS: u32 = 2u * PARTS + 1u;
+
+/// Pieces of a row that are loaded at once: two parts each.
+const PIECES: u32 = HEAD_SIZE / 8u;
+
+@group(0) @binding(0) var<storage, read> q: array<Eight>;   // (queries, heads, PIECES)
+@group(0) @binding(1) var<storage, read> k: array<Eight>;   // (keys, kv_heads, PIECES)
+@group(0) @binding(2) var<storage, read> v: array<Eight>;   // as k
+@group(0) @binding(4) var<storage, read> dy: array<Eight>;  // as q
 
 /// One thread per PER_THREAD queries and head.
 @compute @workgroup_size(THREADS)
@@ -35,8 +44,12 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     for (var r = 0u; r < PER_THREAD; r += 1u) {
         let query = (block * PER_THREAD + r) * QUERIES + place;
         let row = min(query, params.count - 1u) * params.heads + head;
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece = eight(q[row * PIECES + i]) * (params.scale * LOG2_E);
+            own[r * PARTS + 2u * i] = piece[0];
+            own[r * PARTS + 2u * i + 1u] = piece[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            own[r * PARTS + i] = q[row * PARTS + i] * (params.scale * LOG2_E);
             sum[r * PARTS + i] = vec4<f32>();
         }
         highest[r] = LOWEST;
@@ -45,13 +58,19 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * THREADS) {
         let entry = min(tile + 2u * local, end - 2u);
-        let at = (walk[entry] * params.kv_heads + head / SHARING) * PARTS;
+        let at = (walk[entry] * params.kv_heads + head / SHARING) * PIECES;
         let loaded_mask = walk[entry + 1u];
         var loaded_k = array<vec4<f32>, PARTS>();
         var loaded_v = array<vec4<f32>, PARTS>();
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece_k = eight(k[at + i]);
+            let piece_v = eight(v[at + i]);
+            loaded_k[2u * i] = piece_k[0];
+            loaded_k[2u * i + 1u] = piece_k[1];
+            loaded_v[2u * i] = piece_v[0];
+            loaded_v[2u * i + 1u] = piece_v[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            loaded_k[i] = k[at + i];
-            loaded_v[i] = v[at + i];
             offer(local, i, loaded_k[i]);
             offer(local, PARTS + i, loaded_v[i]);
         }
@@ -128,9 +147,15 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
     for (var r = 0u; r < PER_THREAD; r += 1u) {
         let query = (block * PER_THREAD + r) * THREADS + local;
         let row = min(query, params.count - 1u) * params.heads + head;
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece = eight(q[row * PIECES + i]) * (params.scale * LOG2_E);
+            let piece_dy = eight(dy[row * PIECES + i]);
+            own[r * PARTS + 2u * i] = piece[0];
+            own[r * PARTS + 2u * i + 1u] = piece[1];
+            own_dy[r * PARTS + 2u * i] = piece_dy[0];
+            own_dy[r * PARTS + 2u * i + 1u] = piece_dy[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            own[r * PARTS + i] = q[row * PARTS + i] * (params.scale * LOG2_E);
-            own_dy[r * PARTS + i] = dy[row * PARTS + i];
             sum[r * PARTS + i] = vec4<f32>();
         }
         sums[r] = kept_row_sums[row];
@@ -138,13 +163,19 @@ fn queries_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocat
     let end = walk[block + 1u];
     for (var tile = walk[block]; tile < end; tile += 2u * THREADS) {
         let place = min(tile + 2u * local, end - 2u);
-        let at = (walk[place] * params.kv_heads + head / SHARING) * PARTS;
+        let at = (walk[place] * params.kv_heads + head / SHARING) * PIECES;
         let loaded_mask = walk[place + 1u];
         var loaded_k = array<vec4<f32>, PARTS>();
         var loaded_v = array<vec4<f32>, PARTS>();
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece_k = eight(k[at + i]);
+            let piece_v = eight(v[at + i]);
+            loaded_k[2u * i] = piece_k[0];
+            loaded_k[2u * i + 1u] = piece_k[1];
+            loaded_v[2u * i] = piece_v[0];
+            loaded_v[2u * i + 1u] = piece_v[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            loaded_k[i] = k[at + i];
-            loaded_v[i] = v[at + i];
             offer(local, i, loaded_k[i]);
             offer(local, PARTS + i, loaded_v[i]);
         }
@@ -205,11 +236,17 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
     var until: array<u32, PER_THREAD>;
     for (var r = 0u; r < PER_THREAD; r += 1u) {
         let key = min(first_key + r * THREADS, params.count - 1u);
-        let row = (key * params.kv_heads + kv_head) * PARTS;
+        let row = (key * params.kv_heads + kv_head) * PIECES;
         until[r] = walk[key];
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece_k = eight(k[row + i]) * (params.scale * LOG2_E);
+            let piece_v = eight(v[row + i]);
+            own_k[r * PARTS + 2u * i] = piece_k[0];
+            own_k[r * PARTS + 2u * i + 1u] = piece_k[1];
+            own_v[r * PARTS + 2u * i] = piece_v[0];
+            own_v[r * PARTS + 2u * i + 1u] = piece_v[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            own_k[r * PARTS + i] = k[row + i] * (params.scale * LOG2_E);
-            own_v[r * PARTS + i] = v[row + i];
             dk[r * PARTS + i] = vec4<f32>();
             dv[r * PARTS + i] = vec4<f32>();
         }
@@ -223,9 +260,15 @@ fn keys_backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation
         let loaded_sums = vec4<f32>(kept_row_sums[row], 0.0, 0.0);
         var loaded_q = array<vec4<f32>, PARTS>();
         var loaded_dy = array<vec4<f32>, PARTS>();
+        for (var i = 0u; i < PIECES; i += 1u) {
+            let piece_q = eight(q[row * PIECES + i]);
+            let piece_dy = eight(dy[row * PIECES + i]);
+            loaded_q[2u * i] = piece_q[0];
+            loaded_q[2u * i + 1u] = piece_q[1];
+            loaded_dy[2u * i] = piece_dy[0];
+            loaded_dy[2u * i + 1u] = piece_dy[1];
+        }
         for (var i = 0u; i < PARTS; i += 1u) {
-            loaded_q[i] = q[row * PARTS + i];
-            loaded_dy[i] = dy[row * PARTS + i];
             offer(local, i, loaded_q[i]);
             offer(local, PARTS + i, loaded_dy[i]);
         }

@@ -20,15 +20,11 @@ struct Params {
 }
 var<immediate> params: Params;
 
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;     // (queries, heads, PARTS)
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;     // (keys, kv_heads, PARTS)
 @group(0) @binding(3) var<storage, read> walk: array<u32>;        // QueryWalk or KeyWalk of visibility.rs
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;  // as q
 /// log2 of the sum of 2^score, for the gradients.
 @group(0) @binding(5) var<storage, read_write> log_sums: array<f32>;  // (queries, heads)
 
-@group(0) @binding(4) var<storage, read> dy: array<vec4<f32>>;
 /// The log sum and dy · y.
 @group(0) @binding(5) var<storage, read> kept_row_sums: array<vec2<f32>>;  // (queries, heads)
 @group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;

@@ -18,7 +18,7 @@ macro_rules! shaders {
         )),*];
 
         #[cfg(test)]
-        const LISTED: &[&str] = &["common", "exchange_group", $(stringify!($name), $(stringify!($shared),)*)*];
+        const LISTED: &[&str] = &["common", "exchange_group", "loads", "matmul_operands", $(stringify!($name), $(stringify!($shared),)*)*];
     };
 }
 
@@ -26,14 +26,15 @@ shaders! {
     adamw + reduce_group
     adamw_add
     attention + attention_shared
-    attention_lanes + attention_shared + exchange_subgroup
+    attention_lanes + attention_shared + loads_64 + exchange_subgroup
     binary
     embedding + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + weight_quantised + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matmul_operands_64 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + matmul_operands_256 + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + weight_quantised
+    matmul_tiles + matmul_shared + matmul_blocks + matmul_operands + weight_quantised + loads
     muon
     norm + reduce_group
     policy_loss + reduce_group
@@ -51,14 +52,29 @@ shaders! {
 pub struct Dialect {
     /// Whether parameters are passed in the launch command. Otherwise they are in a uniform buffer, `@binding(7)`.
     pub immediates: bool,
-    /// Whether threads exchange values within a subgroup. Otherwise they use workgroup memory.
-    pub subgroups: bool,
+    /// Whether kernels for processors use subgroups of eight threads and integers of 64 bits, which WebGPU does not have
+    /// everywhere. Otherwise their threads exchange values in workgroup memory, and load 32 bits at once.
+    pub extended: bool,
 }
 
 const IMMEDIATES: &str = "var<immediate> params: Params;";
 const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
-const BY_SUBGROUP: &str = include_str!("exchange_subgroup.wgsl");
-const BY_GROUP: &str = include_str!("exchange_group.wgsl");
+/// The shared files that need an extended dialect, and those that replace them otherwise.
+const REPLACED: [(&str, &str); 4] = [
+    (
+        include_str!("exchange_subgroup.wgsl"),
+        include_str!("exchange_group.wgsl"),
+    ),
+    (include_str!("loads_64.wgsl"), include_str!("loads.wgsl")),
+    (
+        include_str!("matmul_operands_64.wgsl"),
+        include_str!("matmul_operands.wgsl"),
+    ),
+    (
+        include_str!("matmul_operands_256.wgsl"),
+        include_str!("matmul_operands.wgsl"),
+    ),
+];
 
 /// Returns the text of the shader `name` with the shared files.
 ///
@@ -68,11 +84,14 @@ pub fn source(name: &str, dialect: Dialect) -> String {
     let Some((_, texts)) = SHADERS.iter().find(|(known, _)| *known == name) else {
         panic!("no shader is called {name}: is {name}.wgsl listed in shaders/lib.rs?");
     };
-    let exchanged = |text: &&'static str| match dialect.subgroups || *text != BY_SUBGROUP {
-        true => *text,
-        false => BY_GROUP,
+    let fitting = |text: &&'static str| {
+        let replaced = REPLACED.iter().find(|(extended, _)| extended == text);
+        match replaced {
+            Some((_, other)) if !dialect.extended => *other,
+            _ => *text,
+        }
     };
-    let text = texts.iter().map(exchanged).collect::<Vec<_>>().join("\n");
+    let text = texts.iter().map(fitting).collect::<Vec<_>>().join("\n");
     match dialect.immediates {
         true => text,
         false => text.replace(IMMEDIATES, UNIFORM),
@@ -105,7 +124,8 @@ mod tests {
     fn capabilities(dialect: Dialect) -> Capabilities {
         let mut needed = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         needed.set(Capabilities::IMMEDIATES, dialect.immediates);
-        needed.set(Capabilities::SUBGROUP, dialect.subgroups);
+        let extended = Capabilities::SUBGROUP | Capabilities::SHADER_INT64;
+        needed.set(extended, dialect.extended);
         needed
     }
 
@@ -113,7 +133,7 @@ mod tests {
     fn all() -> impl Iterator<Item = (String, Dialect, String)> {
         let dialect = |kind| Dialect {
             immediates: kind & 1 == 0,
-            subgroups: kind & 2 == 0,
+            extended: kind & 2 == 0,
         };
         let each = move |name| (0..4).map(move |kind| (name, dialect(kind)));
         names().flat_map(each).map(|(name, dialect)| {
@@ -130,7 +150,7 @@ mod tests {
     #[test]
     fn every_shader_is_valid_in_every_dialect() {
         for (name, dialect, text) in all() {
-            let subgroups = match dialect.subgroups {
+            let subgroups = match dialect.extended {
                 true => naga::valid::SubgroupOperationSet::all(),
                 false => naga::valid::SubgroupOperationSet::empty(),
             };
@@ -153,15 +173,17 @@ mod tests {
                 "{name}"
             );
         }
-        let texts = |subgroups| {
+        let texts = |with: &'static str| {
             let dialect = Dialect {
                 immediates: true,
-                subgroups,
+                extended: true,
             };
-            let other = |name: &&str| source(name, dialect).contains("subgroupShuffle");
+            let other = move |name: &&str| source(name, dialect).contains(with);
             names().filter(other).collect::<Vec<_>>()
         };
-        assert_eq!(texts(true), ["attention_lanes", "matmul_lanes"]);
+        let for_processors = ["attention_lanes", "matmul_lanes", "matmul_rows"];
+        assert_eq!(texts("subgroupShuffle"), for_processors);
+        assert_eq!(texts("u64"), for_processors);
     }
 
     /// Every device supports eight storage buffers in a kernel, and Metal needs one of them.

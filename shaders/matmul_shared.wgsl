@@ -1,4 +1,4 @@
-// tensor/src/ops/matmul.rs: appended to matmul_lanes.wgsl and matmul_tiles.wgsl.
+// tensor/src/ops/matmul.rs: appended to matmul_lanes.wgsl, matmul_rows.wgsl and matmul_tiles.wgsl.
 
 /// 0: left (m, k), right (n, k) transposed. 1: left (m, k), right (k, n). 2: left (k, m) transposed, right (k, n).
 const LAYOUT: u32 = 0u;
@@ -6,6 +6,8 @@ const LAYOUT: u32 = 0u;
 const FORMAT: u32 = 0u;
 /// 1 if all rows of left and right start at a multiple of four numbers.
 const WIDE: u32 = 1u;
+/// 1 if all rows of y start at a multiple of four numbers.
+const Y_WIDE: u32 = 0u;
 /// 1: the launch has two parts of equal size and computes y = silu(first) * second. A tile then has two columns of the first
 /// part, two of the second, and so on.
 const GATED: u32 = 0u;
@@ -82,10 +84,9 @@ fn tiles_across(width: u32) -> u32 {
     return (part.n + columns - 1u) / columns;
 }
 
-@group(0) @binding(0) var<storage, read> left: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> low: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read> up: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read> low: array<Four>;
+@group(0) @binding(4) var<storage, read> up: array<Four>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 @group(0) @binding(6) var<storage, read> residual: array<vec4<f32>>;
 
@@ -93,16 +94,6 @@ fn tiles_across(width: u32) -> u32 {
 /// the last number.
 fn places(start: u32, at: u32, end: u32) -> vec4<u32> {
     return start + min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(end - 1u));
-}
-
-/// Four numbers of a row of `left` that starts at `start`, from `at`; 0 beyond the end.
-fn left_four(start: u32, at: u32, end: u32) -> vec4<f32> {
-    if WIDE == 1u {
-        return left[(start + at) / 4u];
-    }
-    let i = places(start, at, end);
-    let four = vec4(left[i.x / 4u][i.x % 4u], left[i.y / 4u][i.y % 4u], left[i.z / 4u][i.z % 4u], left[i.w / 4u][i.w % 4u]);
-    return select(vec4<f32>(), four, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
 }
 
 /// Four numbers in 16 bits each.
@@ -132,9 +123,9 @@ fn right_starts(column: u32) -> vec4<u32> {
 /// columns of the first part, then for those of the second.
 fn up_four(start: u32, is_of_second: bool, k: u32) -> vec4<f32> {
     if GATED == 1u {
-        return up[(start + k % params.rank) / 4u] * f32(is_of_second == (k >= params.rank));
+        return four(up[(start + k % params.rank) / 4u]) * f32(is_of_second == (k >= params.rank));
     }
-    return up[(start + k) / 4u];
+    return four(up[(start + k) / 4u]);
 }
 
 /// For layout 0: the starts of the rows of `up` that belong to four columns of the tile.
@@ -164,28 +155,35 @@ fn store_gated(start: u32, row: u32, column: u32, sum: vec4<f32>) {
     }
 }
 
-fn word_at(i: u32) -> u32 {
-    return right[i / 4u][i % 4u];
-}
-
-/// Four numbers of a row of `right` that starts at `start`, from `at`; beyond the end any finite number, since `left` is 0
-/// there or the result is not written.
-fn right_four(start: u32, at: u32, end: u32) -> vec4<f32> {
-    if FORMAT >= 3u {
-        return quantised_four(start, at);
+/// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers: a store to
+/// a component of a vector may write the whole vector (as on Metal), and other threads write the other components.
+fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
+    if GATED == 1u {
+        store_gated(start, row, column / 2u, sum);
+        return;
     }
-    let first = start + at;
-    if FORMAT != 0u {
-        let half = first / 4u % 2u * 2u;
-        let pairs = vec2(right[first / 8u][half], right[first / 8u][half + 1u]);
-        return from_halves(pairs);
+    if row >= params.m || column >= part.n {
+        return;
     }
-    if WIDE == 1u {
-        return bitcast<vec4<f32>>(right[first / 4u]);
+    let i = start + row * part.y_step + column;
+    if Y_WIDE == 1u {
+        var whole = sum;
+        if params.has_residual == 1u {
+            whole += residual[i / 4u];
+        }
+        y[i] = whole.x;
+        y[i + 1u] = whole.y;
+        y[i + 2u] = whole.z;
+        y[i + 3u] = whole.w;
+        return;
     }
-    let i = places(start, at, end);
-    let four = vec4(right[i.x / 4u][i.x % 4u], right[i.y / 4u][i.y % 4u], right[i.z / 4u][i.z % 4u], right[i.w / 4u][i.w % 4u]);
-    return bitcast<vec4<f32>>(four);
+    for (var j = 0u; j < min(4u, part.n - column); j++) {
+        var one = sum[j];
+        if params.has_residual == 1u {
+            one += residual[(i + j) / 4u][(i + j) % 4u];
+        }
+        y[i + j] = one;
+    }
 }
 
 /// Four numbers of the bias.
@@ -197,59 +195,11 @@ fn bias_four(column: u32) -> vec4<f32> {
     return vec4(bias[i.x], bias[i.y], bias[i.z], bias[i.w]);
 }
 
-/// The place of a thread's blocks in `left` or `right`: the starts of four rows of the matrix; or, if its rows are those of k,
-/// the start of the first one, the distance of two, the block's first column, and the number of columns.
-struct Place { starts: vec4<u32>, column: u32, size: u32 }
-
-fn left_place(row: u32) -> Place {
-    if LAYOUT == 2u {
-        return Place(vec4(params.left_at, params.left_step, 0u, 0u), row, params.m);
-    }
-    let rows = min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(params.m - 1u));
-    return Place(params.left_at + rows * params.left_step, 0u, 0u);
-}
-
-fn right_place(column: u32) -> Place {
-    if LAYOUT == 0u {
-        return Place(right_starts(column), 0u, 0u);
-    }
-    return Place(vec4(params.right_at, params.right_step, 0u, 0u), column, part.n);
-}
-
-/// Four rows (the columns of the result) by four of k.
-fn left_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
-    let starts = place.starts;
-    if LAYOUT == 2u {
-        let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
-        let there = vec4<f32>(vec4(k, k + 1u, k + 2u, k + 3u) < vec4(end));
-        return transpose(mat4x4(
-            left_four(i.x, place.column, place.size) * there.x, left_four(i.y, place.column, place.size) * there.y,
-            left_four(i.z, place.column, place.size) * there.z, left_four(i.w, place.column, place.size) * there.w,
-        ));
-    }
-    return mat4x4(left_four(starts.x, k, end), left_four(starts.y, k, end), left_four(starts.z, k, end), left_four(starts.w, k, end));
-}
-
-/// Four of k (the columns of the result) by four columns.
-fn right_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
-    let starts = place.starts;
-    if LAYOUT == 0u {
-        return transpose(mat4x4(
-            right_four(starts.x, k, end), right_four(starts.y, k, end), right_four(starts.z, k, end), right_four(starts.w, k, end),
-        ));
-    }
-    let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
-    return mat4x4(
-        right_four(i.x, place.column, place.size), right_four(i.y, place.column, place.size),
-        right_four(i.z, place.column, place.size), right_four(i.w, place.column, place.size),
-    );
-}
-
 fn low_block(row: u32, k: u32) -> mat4x4<f32> {
     let last = params.m - 1u;
     return mat4x4(
-        low[low_place(min(row, last), k)], low[low_place(min(row + 1u, last), k)],
-        low[low_place(min(row + 2u, last), k)], low[low_place(min(row + 3u, last), k)],
+        four(low[low_place(min(row, last), k)]), four(low[low_place(min(row + 1u, last), k)]),
+        four(low[low_place(min(row + 2u, last), k)]), four(low[low_place(min(row + 3u, last), k)]),
     );
 }
 
@@ -261,5 +211,5 @@ fn up_block(column: u32, k: u32) -> mat4x4<f32> {
         ));
     }
     let i = (params.up_at + vec4(k, k + 1u, k + 2u, k + 3u) * params.up_step + column) / 4u;
-    return mat4x4(up[i.x], up[i.y], up[i.z], up[i.w]);
+    return mat4x4(four(up[i.x]), four(up[i.y]), four(up[i.z]), four(up[i.w]));
 }

@@ -5,8 +5,6 @@
 // order with fused multiply-adds, so all tiles give the same bits. matmul_shared.wgsl has the constants, the parameters, the
 // bindings and the loads.
 
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
 /// The size of a tile: 128 x 64 in steps of 16; 64 x 32, for small matrices; 16 x 32 in steps of 64, for few rows.
 const ROWS: u32 = 128u;
 const COLUMNS: u32 = 64u;
@@ -17,26 +15,6 @@ const THREADS: u32 = COLUMNS * 4u;
 /// Blocks of `left` and of both in a step.
 const LEFT_BLOCKS: u32 = ROWS * STEP / 16u;
 const BLOCKS: u32 = LEFT_BLOCKS + COLUMNS * STEP / 16u;
-
-/// Adds the residual and writes four columns of a row of y, which starts at `start`. It writes single numbers: a store to
-/// a component of a vector may write the whole vector (as on Metal), and other threads write the other components.
-fn store(start: u32, row: u32, column: u32, sum: vec4<f32>) {
-    if GATED == 1u {
-        store_gated(start, row, column / 2u, sum);
-        return;
-    }
-    if row >= params.m || column >= part.n {
-        return;
-    }
-    let i = start + row * part.y_step + column;
-    for (var j = 0u; j < min(4u, part.n - column); j++) {
-        var one = sum[j];
-        if params.has_residual == 1u {
-            one += residual[(i + j) / 4u][(i + j) % 4u];
-        }
-        y[i + j] = one;
-    }
-}
 
 /// STEP of k by the rows, and by the columns, four in a vector.
 var<workgroup> rows: array<vec4<f32>, LEFT_BLOCKS * 4u>;

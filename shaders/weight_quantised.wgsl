@@ -40,20 +40,3 @@ fn quantised_four(start: u32, at: u32) -> vec4<f32> {
     }
     return values_of(scale, (bits >> vec4(0u, 8u, 16u, 24u)) & vec4(255u));
 }
-
-/// Eight values of a row, from a multiple of eight on.
-fn quantised_eight(start: u32, at: u32, scale: vec2<f32>) -> mat2x4<f32> {
-    let word = quant_at(start, at).word;
-    let bits = vec4(word_at(word));
-    if FORMAT == 3u {
-        return mat2x4(
-            values_of(scale, (bits >> vec4(0u, 4u, 8u, 12u)) & vec4(15u)),
-            values_of(scale, (bits >> vec4(16u, 20u, 24u, 28u)) & vec4(15u)),
-        );
-    }
-    let more = vec4(word_at(word + 1u));
-    return mat2x4(
-        values_of(scale, (bits >> vec4(0u, 8u, 16u, 24u)) & vec4(255u)),
-        values_of(scale, (more >> vec4(0u, 8u, 16u, 24u)) & vec4(255u)),
-    );
-}

@@ -34,7 +34,10 @@ impl Translation {
             .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
         let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         capabilities.set(Capabilities::IMMEDIATES, variant.dialect.immediates);
-        capabilities.set(Capabilities::SUBGROUP, variant.dialect.subgroups);
+        capabilities.set(
+            Capabilities::SUBGROUP | Capabilities::SHADER_INT64,
+            variant.dialect.extended,
+        );
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
             .subgroup_operations(SubgroupOperationSet::all())

@@ -416,7 +416,8 @@ fn products(table: &mut CheckTable) {
         let what = format!("{m} rows through {n}x{k} in {format:?} with bias and LoRA");
         let inputs = reference::linear_inputs(m, n, k, r, 25);
         let wanted = move |x: &[Array]| reference::linear(x, &stored);
-        table.compare(subject, what, inputs, run, wanted);
+        let check = table.compare(subject, what, inputs, run, wanted);
+        check.is_short = m == 2 && format == WeightFormat::F16;
     }
 }
 
@@ -503,7 +504,7 @@ fn attention(table: &mut CheckTable) {
         (9, AttentionHeads(4, 2, 16), Compared::Gradient),
         (40, AttentionHeads(2, 2, 64), Compared::Gradient),
         (33, AttentionHeads(7, 1, 8), Compared::Gradient),
-        (600, AttentionHeads(1, 1, 4), Compared::Slope),
+        (600, AttentionHeads(1, 1, 8), Compared::Slope),
     ] {
         let until = match rows {
             // A chain, long enough for the walks to be cut.

@@ -4,7 +4,7 @@
 use lapwing_shaders::Dialect;
 
 use crate::gpu::{Constants, Kernel};
-use crate::ops::{WIDEST_FOR_LANES, rows_of_a_thread, tile_constants};
+use crate::ops::{fits_lanes, rows_of_a_thread, tile_constants};
 
 /// One kernel with its constants, in one dialect.
 #[derive(Debug, Clone)]
@@ -79,8 +79,11 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             sizes.iter().flat_map(of_size).collect()
         }
         ("attention_lanes", _) => {
-            let fits = |size: &u32| *size <= WIDEST_FOR_LANES;
-            let sizes: Vec<_> = sizes.iter().copied().filter(fits).collect();
+            let sizes: Vec<_> = sizes
+                .iter()
+                .copied()
+                .filter(|size| fits_lanes(*size))
+                .collect();
             let with_rows = |set: Constants| {
                 let rows = [false, true].map(|few| rows_of_a_thread(entry, set[0].1, few));
                 let few = if entry == "forward" { 2 } else { 1 };
@@ -119,7 +122,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
             let narrow = times(sets, "HEIGHT", &[32]);
             [times(narrow, "WIDTH", &[32]), times(wide, "WIDTH", &[64])].concat()
         }
-        ("matmul_lanes", _) => {
+        ("matmul_rows", _) => {
             let sets = times(products(), "Y_WIDE", &[1]).into_iter();
             let sets = sets.filter(|set| is_transposed(set) && is_wide(set));
             times(sets.collect(), "HEIGHT", &[1, 2, 4, 8])
@@ -153,7 +156,7 @@ fn is_transposed(set: &Constants) -> bool {
 fn entries(shader: &str) -> Vec<String> {
     let dialect = Dialect {
         immediates: true,
-        subgroups: true,
+        extended: true,
     };
     let text = lapwing_shaders::source(shader, dialect);
     let name = |part: &str| Some(part.split_once("fn ")?.1.split_once('(')?.0.to_owned());
@@ -181,10 +184,10 @@ pub fn kernel_variants() -> Vec<KernelVariant> {
     for shader in lapwing_shaders::names() {
         let dialects = [(true, true), (true, false), (false, true), (false, false)];
         let mut seen = Vec::new();
-        for (immediates, subgroups) in dialects {
+        for (immediates, extended) in dialects {
             let dialect = Dialect {
                 immediates,
-                subgroups,
+                extended,
             };
             let source = lapwing_shaders::source(shader, dialect);
             if seen.contains(&source) {
@@ -198,7 +201,7 @@ pub fn kernel_variants() -> Vec<KernelVariant> {
                         name += &format!(".{constant}-{value}");
                     }
                     name += if immediates { "" } else { ".uniform" };
-                    name += if subgroups { "" } else { ".group" };
+                    name += if extended { "" } else { ".group" };
                     all.push(KernelVariant {
                         name,
                         entry: entry.clone(),

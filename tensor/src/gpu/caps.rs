@@ -36,6 +36,8 @@ pub struct Caps {
     pub immediates: bool,
     /// Whether shaders can compute in f16.
     pub f16: bool,
+    /// Whether shaders have integers of 64 bits.
+    pub int64: bool,
     /// Tile sizes (m, n, k) of the matrix units for f16 inputs.
     pub matrix_tiles: Vec<(u32, u32, u32)>,
     /// A missing feature that every kernel needs.
@@ -208,6 +210,7 @@ fn describe(adapter: &wgpu::Adapter) -> Caps {
         immediates: features.contains(wgpu::Features::IMMEDIATES)
             && limits.max_immediate_size >= MAX_PARAMS,
         f16: features.contains(wgpu::Features::SHADER_F16),
+        int64: features.contains(wgpu::Features::SHADER_INT64),
         matrix_tiles: adapter
             .cooperative_matrix_properties()
             .iter()
@@ -271,7 +274,7 @@ impl Caps {
     pub(super) fn dialect(&self) -> Dialect {
         Dialect {
             immediates: self.immediates,
-            subgroups: self.subgroup.0 >= EXCHANGING,
+            extended: self.subgroup.0 >= EXCHANGING && self.int64,
         }
     }
 
@@ -285,6 +288,7 @@ impl Caps {
         self.subgroup = (0, 0);
         self.immediates = false;
         self.f16 = false;
+        self.int64 = false;
         self.matrix_tiles.clear();
     }
 }
@@ -302,7 +306,8 @@ pub(super) fn open(
     // The device gets only the features that the kernels for these capabilities use, so that it refuses all others.
     let mut features = wgpu::Features::empty();
     features.set(wgpu::Features::IMMEDIATES, caps.immediates);
-    features.set(wgpu::Features::SUBGROUP, caps.dialect().subgroups);
+    let extended = wgpu::Features::SUBGROUP | wgpu::Features::SHADER_INT64;
+    features.set(extended, caps.dialect().extended);
     let limits = wgpu::Limits {
         max_immediate_size: if caps.immediates { MAX_PARAMS } else { 0 },
         max_storage_buffer_binding_size: caps.max_binding,
@@ -339,23 +344,24 @@ mod tests {
     fn the_dialect_uses_only_features_of_the_device() {
         let mut caps = crate::testing::gpu().caps().clone();
         // Subgroups that have, or may have, fewer than eight threads cannot exchange values.
-        for (subgroup, immediates, subgroups) in [
-            ((8, 8), true, true),
-            ((32, 64), true, true),
-            ((4, 4), true, false),
-            ((4, 32), false, false),
-            ((0, 0), false, false),
+        for (subgroup, int64, immediates, extended) in [
+            ((8, 8), true, true, true),
+            ((8, 8), false, true, false),
+            ((32, 64), true, true, true),
+            ((4, 4), true, true, false),
+            ((4, 32), true, false, false),
+            ((0, 0), false, false, false),
         ] {
-            (caps.subgroup, caps.immediates) = (subgroup, immediates);
+            (caps.subgroup, caps.int64, caps.immediates) = (subgroup, int64, immediates);
             let wanted = Dialect {
                 immediates,
-                subgroups,
+                extended,
             };
-            assert_eq!(caps.dialect(), wanted, "{subgroup:?}");
+            assert_eq!(caps.dialect(), wanted, "{subgroup:?} {int64}");
             caps.lower_to_webgpu();
             let least = Dialect {
                 immediates: false,
-                subgroups: false,
+                extended: false,
             };
             assert_eq!(caps.dialect(), least);
             assert!(caps.max_binding <= 128 << 20 && caps.max_workgroup_threads == 256);

@@ -11,7 +11,7 @@ mod visibility;
 
 use crate::Tensor;
 use launch::Sizes;
-pub(crate) use launch::{WIDEST_FOR_LANES, rows_of_a_thread, tile_constants};
+pub(crate) use launch::{fits_lanes, rows_of_a_thread, tile_constants};
 pub use visibility::Visibility;
 
 /// Channels of the largest head that the kernels support.

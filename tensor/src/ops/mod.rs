@@ -19,7 +19,7 @@ mod weight;
 
 pub use adamw::{AdamW, Muon, NamedValues, ParameterState, Parameters};
 pub use attention::Visibility;
-pub(crate) use attention::{WIDEST_FOR_LANES, rows_of_a_thread, tile_constants};
+pub(crate) use attention::{fits_lanes, rows_of_a_thread, tile_constants};
 pub(crate) use binary::broadcast;
 pub use linear::{LinearLayer, Lora};
 pub use rope::{Rotations, Unrotated};

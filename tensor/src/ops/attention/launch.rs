@@ -12,8 +12,11 @@ const SUM_ITEMS: Kernel = Kernel::new(TILES, "sum_items");
 /// Operations per channel of a pair of query and key: up to four products and sums, and a share of the softmax.
 const WORK: u64 = 16;
 
-/// lavapipe unrolls loops of up to 32 rounds, and a head of 128 channels has 32 parts.
-pub(crate) const WIDEST_FOR_LANES: u32 = 128;
+/// Whether there is a kernel for processors with this head size. It loads eight channels at once. lavapipe unrolls loops of up
+/// to 32 rounds, and a head of 128 channels has 32 parts.
+pub(crate) fn fits_lanes(head_size: u32) -> bool {
+    head_size.is_multiple_of(8) && head_size <= 128
+}
 
 /// Whether the kernels are those for a processor, in which eight threads exchange rows. Those for a GPU multiply tiles; on a
 /// processor without subgroups of eight, whose threads exchange rows through memory, they are six times slower.
@@ -22,9 +25,9 @@ pub(crate) const WIDEST_FOR_LANES: u32 = 128;
 fn uses_lanes(gpu: &Gpu, head_size: usize) -> bool {
     #[cfg(test)]
     if let Some(forced) = super::tests::FORCED.get() {
-        return forced;
+        return forced && fits_lanes(head_size as u32);
     }
-    gpu.is_software() && head_size <= WIDEST_FOR_LANES as usize
+    gpu.is_software() && fits_lanes(head_size as u32)
 }
 
 /// The rows of each thread of a kernel for a processor. `few`: the variant of `forward` for queries that see different keys.

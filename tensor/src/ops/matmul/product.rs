@@ -5,7 +5,7 @@ use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
-const FEW_ROWS: Kernel = Kernel::new("matmul_lanes", "few_rows");
+const FEW_ROWS: Kernel = Kernel::new("matmul_rows", "few_rows");
 const TILES: Kernel = Kernel::new("matmul_tiles", "product");
 const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
@@ -171,6 +171,14 @@ impl<'a> Product<'a> {
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
+    /// Whether all rows of right start at a multiple of 16 numbers. Those of quantised matrices need not.
+    fn right_in_sixteens(&self) -> bool {
+        let right = &self.right;
+        let others = self.more.iter().map(|other| other.right_at);
+        let mut places = others.chain([right.at, right.step]);
+        right.format.group().is_some() || places.all(|place| place.is_multiple_of(16))
+    }
+
     /// Whether y can be written as vectors of four.
     fn has_wide_y(&self, y: &Operand) -> bool {
         let rows = self.more.iter().map(|other| other.rows);
@@ -197,7 +205,7 @@ impl<'a> Product<'a> {
         }
         let is_small = n * k < large();
         let height = m.next_power_of_two().clamp(1, 8);
-        let is_whole = k.is_multiple_of(usize::max(8, 32 / height));
+        let is_whole = k.is_multiple_of(usize::max(16, 32 / height)) && self.right_in_sixteens();
         let pays = m <= 16 && (!is_small || k >= LONG);
         if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {

@@ -49,10 +49,10 @@ pub fn self_test(gpu: &Gpu, cache: Option<&Path>) -> Result<bool, Error> {
 fn kernel_hash() -> u32 {
     let mut hash = 0;
     for name in lapwing_shaders::names() {
-        for subgroups in [false, true] {
+        for extended in [false, true] {
             let dialect = Dialect {
                 immediates: true,
-                subgroups,
+                extended,
             };
             let text = lapwing_shaders::source(name, dialect);
             hash = crc32c::crc32c_append(hash, text.as_bytes());

@@ -1,0 +1,20 @@
+// Replaces matmul_operands.wgsl in matmul_rows.wgsl: eight words at once.
+
+@group(0) @binding(0) var<storage, read> left: array<Four>;
+@group(0) @binding(1) var<storage, read> right: array<vec4<u64>>;
+
+fn word_at(i: u32) -> u32 {
+    let two = two_words(i / 2u);
+    return select(two.x, two.y, i % 2u == 1u);
+}
+
+/// The words 2i and 2i + 1.
+fn two_words(i: u32) -> vec2<u32> {
+    return words_of(right[i / 4u][i % 4u]);
+}
+
+/// The words from 8i on.
+fn eight_words(i: u32) -> array<vec4<u32>, 2> {
+    let eight = right[i];
+    return array(vec4(words_of(eight.x), words_of(eight.y)), vec4(words_of(eight.z), words_of(eight.w)));
+}

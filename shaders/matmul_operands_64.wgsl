@@ -1,0 +1,24 @@
+// Replaces matmul_operands.wgsl in matmul_lanes.wgsl: two words at once.
+
+@group(0) @binding(0) var<storage, read> left: array<Four>;
+@group(0) @binding(1) var<storage, read> right: array<vec2<u64>>;
+
+fn left_number(i: u32) -> f32 {
+    let two = bitcast<vec2<f32>>(words_of(left[i / 4u][i / 2u % 2u]));
+    return select(two.x, two.y, i % 2u == 1u);
+}
+
+fn word_at(i: u32) -> u32 {
+    let two = two_words(i / 2u);
+    return select(two.x, two.y, i % 2u == 1u);
+}
+
+/// The words 2i and 2i + 1.
+fn two_words(i: u32) -> vec2<u32> {
+    return words_of(right[i / 2u][i % 2u]);
+}
+
+/// The words from 4i on.
+fn four_words(i: u32) -> vec4<u32> {
+    return vec4(words_of(right[i].x), words_of(right[i].y));
+}
