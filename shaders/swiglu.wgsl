@@ -1,19 +1,18 @@
-// tensor/src/ops/swiglu.rs: silu(gate) * up, element by element.
+// tensor/src/ops/swiglu.rs: silu(gate) * up. A thread has four elements (`count` fours), of which some may be padding.
 
 const GROUP: u32 = 64u;
 
 struct Params { count: u32, first_group: u32 }
 var<immediate> params: Params;
 
-@group(0) @binding(0) var<storage, read> gate: array<f32>;
-@group(0) @binding(1) var<storage, read> up: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> gate: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> up: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> dy: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> dup: array<vec4<f32>>;
 
-@group(0) @binding(2) var<storage, read> dy: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dgate: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dup: array<f32>;
-
-fn sigmoid(v: f32) -> f32 {
+fn sigmoid(v: vec4<f32>) -> vec4<f32> {
     return 1.0 / (1.0 + exp(-v));
 }
 
@@ -29,8 +28,9 @@ fn forward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
 fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = flat_thread(id, local, GROUP);
     if i < params.count {
-        let s = sigmoid(gate[i]);
-        dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
-        dup[i] = dy[i] * gate[i] * s;
+        let g = gate[i];
+        let s = sigmoid(g);
+        dgate[i] = dy[i] * up[i] * s * (1.0 + g * (1.0 - s));
+        dup[i] = dy[i] * g * s;
     }
 }

@@ -140,8 +140,9 @@ fn an_op_has_its_files_named_alike() {
         let owned = ops
             .iter()
             .any(|op| stem == op || stem.starts_with(&format!("{op}_")));
-        // Filling memory and exchanging values between threads serve all ops.
-        let serves_all = stem == "fill" || stem.starts_with("exchange_");
+        // Filling memory, loads, and exchanging values between threads serve all ops.
+        let serves_all =
+            stem == "fill" || ["exchange", "loads"].iter().any(|of| stem.starts_with(of));
         assert!(
             owned || serves_all,
             "{}: no file of that name in tensor/src/ops/",

@@ -21,12 +21,13 @@ impl Tensor {
             self.shape(),
             up.shape()
         );
-        let (count, groups) = (self.len() as u32, Groups::of(self.len(), 64));
+        let fours = self.len().div_ceil(4);
+        let groups = Groups::of(fours, 64);
         let (x, u, y) = (self.detach(), up.detach(), self.empty_like());
-        FORWARD.launch(&[], &[&x, &u, &y], &count, groups);
+        FORWARD.launch(&[], &[&x, &u, &y], &(fours as u32), groups);
         y.recorded("swiglu", [self, up], move |dy, [to_x, to_up]| {
             let (dx, du) = (x.empty_like(), x.empty_like());
-            BACKWARD.launch(&[], &[&x, &u, dy, &dx, &du], &count, groups);
+            BACKWARD.launch(&[], &[&x, &u, dy, &dx, &du], &(fours as u32), groups);
             [to_x.then_some(dx), to_up.then_some(du)]
         })
     }
