@@ -6,32 +6,65 @@
 
 /// Rows: 1, 2, 4 or 8.
 const HEIGHT: u32 = 2u;
-/// Numbers of k in a step, which must divide k.
-const STEP: u32 = max(16u, 32u / HEIGHT);
+/// Numbers of k in a step, which must divide k. Sixty-four quants and their scales are few loads.
+const STEP: u32 = select(max(16u, 32u / HEIGHT), 64u, FORMAT >= 3u);
 /// Blocks of four numbers of `left` that a thread loads in a step, all of one row.
 const OWN: u32 = HEIGHT * STEP / 32u;
 
-const SLOTS: u32 = 4u;
+const SLOTS: u32 = OWN;
 
-/// Sixteen numbers of a row of `right`.
-fn right_sixteen(start: u32, k: u32, scale: vec2<f32>) -> mat4x4<f32> {
+/// A step of a row of a quantised matrix: words of four or eight quants, and a scale and a minimum for each sixteen.
+struct Quants { words: array<vec4<u32>, 4>, scales: array<vec2<f32>, 4> }
+
+fn quants_of(start: u32, k: u32) -> Quants {
+    var quants = Quants();
+    if FORMAT < 3u {
+        return quants;
+    }
+    let place = quant_at(start, k);
+    let first = eight_words(place.word / 8u);
+    quants.words[0] = first[0];
+    quants.words[1] = first[1];
+    if FORMAT > 3u {
+        let second = eight_words(place.word / 8u + 1u);
+        quants.words[2] = second[0];
+        quants.words[3] = second[1];
+    }
+    let scales = two_words(place.scale / 2u);
+    quants.scales = array(
+        unpack2x16float(scales.x), unpack2x16float(scales.x), unpack2x16float(scales.y), unpack2x16float(scales.y),
+    );
+    if FORMAT == 5u {
+        let more = two_words(place.scale / 2u + 1u);
+        quants.scales = array(
+            unpack2x16float(scales.x), unpack2x16float(scales.y), unpack2x16float(more.x), unpack2x16float(more.y),
+        );
+    }
+    return quants;
+}
+
+/// Numbers 16 `part` to 16 `part` + 15 of a step of a row of `right`.
+fn right_sixteen(start: u32, k: u32, quants: Quants, part: u32) -> mat4x4<f32> {
+    let at = start + k + 16u * part;
     if FORMAT == 0u {
-        let first = eight_words((start + k) / 8u);
-        let second = eight_words((start + k) / 8u + 1u);
+        let first = eight_words(at / 8u);
+        let second = eight_words(at / 8u + 1u);
         return mat4x4(
             bitcast<vec4<f32>>(first[0]), bitcast<vec4<f32>>(first[1]),
             bitcast<vec4<f32>>(second[0]), bitcast<vec4<f32>>(second[1]),
         );
     }
     if FORMAT < 3u {
-        let eight = eight_words((start + k) / 16u);
+        let eight = eight_words(at / 16u);
         return mat4x4(
             from_halves(eight[0].xy), from_halves(eight[0].zw), from_halves(eight[1].xy), from_halves(eight[1].zw),
         );
     }
-    let word = quant_at(start, k).word;
-    let two = two_words(word / 2u);
+    var held = quants;
+    let scale = held.scales[part];
     if FORMAT == 3u {
+        let words = held.words[part / 2u];
+        let two = select(words.xy, words.zw, part % 2u == 1u);
         let low_bits = vec4(0u, 4u, 8u, 12u);
         let high_bits = vec4(16u, 20u, 24u, 28u);
         return mat4x4(
@@ -39,20 +72,12 @@ fn right_sixteen(start: u32, k: u32, scale: vec2<f32>) -> mat4x4<f32> {
             values_of(scale, (vec4(two.y) >> low_bits) & vec4(15u)), values_of(scale, (vec4(two.y) >> high_bits) & vec4(15u)),
         );
     }
-    let more = two_words(word / 2u + 1u);
+    let four = held.words[part];
     let bits = vec4(0u, 8u, 16u, 24u);
     return mat4x4(
-        values_of(scale, (vec4(two.x) >> bits) & vec4(255u)), values_of(scale, (vec4(two.y) >> bits) & vec4(255u)),
-        values_of(scale, (vec4(more.x) >> bits) & vec4(255u)), values_of(scale, (vec4(more.y) >> bits) & vec4(255u)),
+        values_of(scale, (vec4(four.x) >> bits) & vec4(255u)), values_of(scale, (vec4(four.y) >> bits) & vec4(255u)),
+        values_of(scale, (vec4(four.z) >> bits) & vec4(255u)), values_of(scale, (vec4(four.w) >> bits) & vec4(255u)),
     );
-}
-
-/// Scales and minima of four rows of a quantised matrix.
-fn right_scales(starts: vec4<u32>, k: u32) -> mat4x2<f32> {
-    if FORMAT < 3u {
-        return mat4x2<f32>();
-    }
-    return mat4x2(scale_at(starts.x, k), scale_at(starts.y, k), scale_at(starts.z, k), scale_at(starts.w, k));
 }
 
 /// The block with these columns of the result. A function, because Mesa computes the product of a vector and a matrix that was
@@ -85,19 +110,16 @@ fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
             offer(local, slot, own[slot]);
         }
         offered();
-        var scales = right_scales(starts, k);
-        for (var i = 0u; i < STEP; i += 16u) {
-            if i > 0u && FORMAT == 5u {
-                scales = right_scales(starts, k + i);
-            }
-            var a = right_sixteen(starts.x, k + i, scales[0]);
-            var b = right_sixteen(starts.y, k + i, scales[1]);
-            var c = right_sixteen(starts.z, k + i, scales[2]);
-            var d = right_sixteen(starts.w, k + i, scales[3]);
+        let quants = array(quants_of(starts.x, k), quants_of(starts.y, k), quants_of(starts.z, k), quants_of(starts.w, k));
+        for (var part = 0u; part < STEP / 16u; part++) {
+            var a = right_sixteen(starts.x, k, quants[0], part);
+            var b = right_sixteen(starts.y, k, quants[1], part);
+            var c = right_sixteen(starts.z, k, quants[2], part);
+            var d = right_sixteen(starts.w, k, quants[3], part);
             for (var block = 0u; block < 4u; block++) {
                 let right = block_of(a[block], b[block], c[block], d[block]);
-                let slot = (i / 4u + block) % OWN;
-                let first_thread = (i / 4u + block) / OWN * HEIGHT;
+                let slot = (part * 4u + block) % OWN;
+                let first_thread = (part * 4u + block) / OWN * HEIGHT;
                 for (var r = 0u; r < HEIGHT; r++) {
                     sums[r] += right * taken(own[slot], slot, first_thread + r);
                 }

@@ -399,9 +399,9 @@ fn products(table: &mut CheckTable) {
         ([20, 1088, 256], WeightFormat::F16, value),
         ([5, 36, 64], WeightFormat::Q4, value),
         ([70, 36, 96], WeightFormat::Q8, gradient),
-        ([1, 1028, 288], WeightFormat::Q4, value),
-        ([2, 1028, 288], WeightFormat::Q8, value),
-        ([3, 1028, 288], WeightFormat::Q8Short, value),
+        ([1, 1028, 320], WeightFormat::Q4, value),
+        ([2, 1028, 320], WeightFormat::Q8, value),
+        ([3, 1028, 320], WeightFormat::Q8Short, value),
         ([20, 1088, 288], WeightFormat::Q4, gradient),
         ([20, 1088, 288], WeightFormat::Q8Short, gradient),
     ] {

@@ -96,15 +96,17 @@ proptest! {
     }
 
     #[test]
-    fn the_bits_of_a_row_do_not_depend_on_the_other_rows(m in 1usize..40, more in 1usize..100, seed: u64) {
-        let (gpu, n, k, r) = (gpu(), 64, 48, 8);
+    fn the_bits_of_a_row_do_not_depend_on_the_other_rows(
+        m in 1usize..40, more in 1usize..100, format in prop::sample::select(WeightFormat::ALL.to_vec()), seed: u64,
+    ) {
+        let (gpu, n, k, r) = (gpu(), 64, 64, 8);
         let all = inputs(m + more, n, k, r, seed);
         let mut few = all.clone();
         for (i, cols) in [(0, k), (2, n)] {
             few[i] = Array { shape: vec![m, cols], values: all[i].values[..m * cols].to_vec() };
         }
         let values: Vec<f32> = Array::random(&[n, k], seed, -1.0..1.0).values.iter().map(|v| *v as f32).collect();
-        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, WeightFormat::F16));
+        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, format));
         with_each_variant(|_| {
             let bits = |x: &[Array]| -> Vec<u32> {
                 let t: Vec<_> = x.iter().map(|a| a.tensor(&gpu)).collect();

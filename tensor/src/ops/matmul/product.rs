@@ -171,12 +171,12 @@ impl<'a> Product<'a> {
         self.left.is_wide() && self.right.is_wide() && ends_with_rows
     }
 
-    /// Whether all rows of right start at a multiple of 16 numbers. Those of quantised matrices need not.
-    fn right_in_sixteens(&self) -> bool {
+    /// Whether all rows of right start at a multiple of 32 bytes.
+    fn starts_at_32_bytes(&self) -> bool {
         let right = &self.right;
         let others = self.more.iter().map(|other| other.right_at);
         let mut places = others.chain([right.at, right.step]);
-        right.format.group().is_some() || places.all(|place| place.is_multiple_of(16))
+        places.all(|place| (place * right.format.unit()).is_multiple_of(32))
     }
 
     /// Whether y can be written as vectors of four.
@@ -205,7 +205,11 @@ impl<'a> Product<'a> {
         }
         let is_small = n * k < large();
         let height = m.next_power_of_two().clamp(1, 8);
-        let is_whole = k.is_multiple_of(usize::max(16, 32 / height)) && self.right_in_sixteens();
+        let step = match self.right.format.group() {
+            Some(_) => 64,
+            None => usize::max(16, 32 / height),
+        };
+        let is_whole = k.is_multiple_of(step) && self.starts_at_32_bytes();
         let pays = m <= 16 && (!is_small || k >= LONG);
         if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {
