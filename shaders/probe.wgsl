@@ -10,7 +10,7 @@ var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> input: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
 
-/// Eight independent chains, each with two steps x = x factor + more in a round.
+/// Sixteen independent chains, each with four steps x = x factor + more in a round.
 @compute @workgroup_size(GROUP)
 fn chains(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = flat_thread(id, local, GROUP);
@@ -22,13 +22,17 @@ fn chains(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index)
     let more = vec4<f32>(params.more);
     var a = vec4<f32>(start, start + 1.0, start + 2.0, start + 3.0);
     var b = a + 4.0;
+    var c = a + 8.0;
+    var d = a + 12.0;
     for (var round = 0u; round < params.rounds; round += 1u) {
-        a = a * factor + more;
-        b = b * factor + more;
-        a = a * factor + more;
-        b = b * factor + more;
+        for (var step = 0u; step < 4u; step += 1u) {
+            a = a * factor + more;
+            b = b * factor + more;
+            c = c * factor + more;
+            d = d * factor + more;
+        }
     }
-    let sum = a + b;
+    let sum = a + b + c + d;
     y[i] = sum.x + sum.y + sum.z + sum.w;
 }
 

@@ -8,8 +8,8 @@ use crate::{Gpu, Tensor};
 const CHAINS: Kernel = Kernel::new("probe", "chains");
 const COPY: Kernel = Kernel::new("probe", "copy");
 
-/// Operations of a thread in a round: eight chains, two steps, a product and a sum.
-const PER_ROUND: usize = 32;
+/// Operations of a thread in a round: sixteen chains, four steps, a product and a sum.
+const PER_ROUND: usize = 128;
 
 impl Gpu {
     /// Runs independent chains of steps x = 0.5 x + 0.25. Returns the sum of the chains of each thread, the only memory that

@@ -30,7 +30,7 @@ impl Ceilings {
     /// # Errors
     /// An error of the device.
     pub(crate) fn measure(gpu: &Gpu) -> Result<Ceilings, Error> {
-        const ROUNDS: usize = 512;
+        const ROUNDS: usize = 128;
         let (threads, size, length) = match gpu.is_software() {
             true => (1 << 14, 512, 4 << 20),
             false => (1 << 20, 2048, 16 << 20),
