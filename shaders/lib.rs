@@ -31,7 +31,7 @@ shaders! {
     embedding + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + matmul_operands_64 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matmul_operands_128 + weight_quantised + loads_64 + exchange_subgroup
     matmul_rows + matmul_shared + matmul_operands_256 + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared + matmul_blocks + matmul_operands + weight_quantised + loads
@@ -67,7 +67,7 @@ const REPLACED: [(&str, &str); 4] = [
     ),
     (include_str!("loads_64.wgsl"), include_str!("loads.wgsl")),
     (
-        include_str!("matmul_operands_64.wgsl"),
+        include_str!("matmul_operands_128.wgsl"),
         include_str!("matmul_operands.wgsl"),
     ),
     (

@@ -1,4 +1,4 @@
-// Loads of four and eight numbers. loads_64.wgsl replaces it where loads_64.wgsl is listed and the device has integers of 64 bits.
+// Loads of four and eight numbers. On devices with integers of 64 bits, loads_64.wgsl replaces it in kernels for processors.
 
 alias Four = vec4<f32>;
 alias Eight = mat2x4<f32>;

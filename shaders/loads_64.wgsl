@@ -1,6 +1,5 @@
-// Loads of four and eight numbers in kernels for processors. lavapipe loads one element for one thread after the other, and
-// two numbers at once, as an integer of 64 bits, take hardly longer than one. On devices without such integers loads.wgsl
-// replaces this file.
+// Loads of four and eight numbers in kernels for processors. lavapipe loads one element of one thread after the other, and
+// two numbers at once, as an integer of 64 bits, take hardly longer than one.
 
 alias Four = vec2<u64>;
 alias Eight = vec4<u64>;

@@ -1,5 +1,5 @@
-// The factors of a product, in words of 32 bits. In kernels for processors, matmul_operands_64.wgsl or matmul_operands_256.wgsl
-// is in its place on devices with integers of 64 bits.
+// The factors of a product, in words of 32 bits. On devices with integers of 64 bits, matmul_operands_128.wgsl or
+// matmul_operands_256.wgsl replaces it in kernels for processors.
 
 @group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;

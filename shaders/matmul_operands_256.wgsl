@@ -1,4 +1,4 @@
-// Replaces matmul_operands.wgsl in matmul_rows.wgsl: eight words at once.
+// The factors of matmul_rows.wgsl, `right` in elements of 256 bits.
 
 @group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u64>>;

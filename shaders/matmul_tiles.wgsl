@@ -3,7 +3,7 @@
 // A workgroup computes a tile of ROWS x COLUMNS. In steps of STEP of k its threads stage blocks of `left` and `right`, four
 // numbers by four, in workgroup memory. Then each thread sums EACH rows of four columns. Each sum runs over k in ascending
 // order with fused multiply-adds, so all tiles give the same bits. matmul_shared.wgsl has the constants, the parameters, the
-// bindings and the loads.
+// bindings, matmul_blocks.wgsl the loads.
 
 /// The size of a tile: 128 x 64 in steps of 16; 64 x 32, for small matrices; 16 x 32 in steps of 64, for few rows.
 const ROWS: u32 = 128u;

@@ -132,7 +132,7 @@ fn backward(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
         if CENTERED == 1u {
             sums = vec2(plus(sums.x, slope), plus(sums.y, slope * (x_at(first + c) - mean) * scale));
         } else {
-            sums.x = plus(sums.x, slope * x_at(first + c));
+            sums = vec2(plus(sums.x, slope * x_at(first + c)), 0.0);
         }
     }
     let totals = combined(sums, local, LANES);

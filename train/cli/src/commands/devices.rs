@@ -62,6 +62,11 @@ fn describe(index: usize, caps: &Caps, is_used: bool) -> String {
         false => "storage only",
     };
     line("16 bits", bits.to_owned());
+    let integers = match caps.int64 {
+        true => "integers",
+        false => "no integers",
+    };
+    line("64 bits", integers.to_owned());
     line("matrices", tiles(&caps.matrix_tiles));
     if let Some(lacks) = &caps.lacks {
         line("unusable", format!("it lacks {lacks}"));
@@ -113,7 +118,7 @@ mod tests {
         caps.memory = Some(24 << 30);
         (caps.max_buffer, caps.max_binding) = (4 << 30, 2 << 30);
         (caps.max_workgroup_memory, caps.max_workgroup_threads) = (48 << 10, 1024);
-        (caps.subgroup, caps.f16) = ((32, 32), true);
+        (caps.subgroup, caps.f16, caps.int64) = ((32, 32), true, true);
         caps.matrix_tiles = vec![(16, 16, 16)];
         caps.lacks = None;
         assert_snapshot!(describe(0, &caps, true), @"
@@ -124,12 +129,13 @@ mod tests {
            buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
            workgroups up to 1024 threads with 48.00 KiB of shared memory, subgroups of 32
            16 bits    arithmetic and storage
+           64 bits    integers
            matrices   units for f16 tiles of 16x16x16
         ");
         caps.memory = None;
         caps.kind = "software";
         caps.is_software = true;
-        (caps.subgroup, caps.f16) = ((0, 0), false);
+        (caps.subgroup, caps.f16, caps.int64) = ((0, 0), false, false);
         caps.matrix_tiles = Vec::new();
         caps.lacks = Some("immediates".to_owned());
         assert_snapshot!(describe(1, &caps, false), @"
@@ -140,6 +146,7 @@ mod tests {
            buffers    up to 4.00 GiB, of which a kernel sees 2.00 GiB
            workgroups up to 1024 threads with 48.00 KiB of shared memory
            16 bits    storage only
+           64 bits    no integers
            matrices   no matrix units
            unusable   it lacks immediates
            software   runs on the processor: slow, with the same results

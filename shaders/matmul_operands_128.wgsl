@@ -1,4 +1,4 @@
-// Replaces matmul_operands.wgsl in matmul_lanes.wgsl: two words at once.
+// The factors of matmul_lanes.wgsl in elements of 128 bits, of which half is loaded for numbers in 16 bits.
 
 @group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec2<u64>>;
