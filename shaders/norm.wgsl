@@ -3,7 +3,7 @@
 const GROUP: u32 = 64u;
 /// Threads that share a row, a power of two up to GROUP.
 const LANES: u32 = 1u;
-/// Columns that a thread reads at once: 4 on a processor, in rows of a multiple of four.
+/// Columns that a thread reads at once: 4 in rows of a multiple of four.
 const STEP: u32 = 1u;
 /// 0: RMS norm. 1: layer norm, which subtracts the mean of the row and adds a bias.
 const CENTERED: u32 = 0u;

@@ -21,6 +21,7 @@ RECORD = pathlib.Path(__file__).with_suffix(".txt")
 # Each card with its names in old and new versions of Mesa.
 CARDS = {"rdna2": ["navi21"], "rdna3": ["gfx1100", "navi31"], "gcn5": ["vega10"]}
 COLUMNS = ["registers", "spilled", "scratch", "waves", "share"]
+FOR_PROCESSORS = ["attention_lanes", "matmul_lanes", "matmul_rows"]
 # A group is a shader and an entry point, with these constants.
 GROUPING = re.compile(r"\.((?:HEAD_SIZE|LAYOUT|WIDE|ROWS)-\d+)(?=\.|$)")
 # Instructions that only steer the ones around them.
@@ -34,7 +35,7 @@ def is_chosen(name):
     # On GPUs a block of keys has 32 rows.
     if "sum_items" in rest and "ROWS-32" not in rest:
         return False
-    return not shader.endswith("_lanes") and not {"uniform", "group", "GROUP-8"} & set(rest)
+    return shader not in FOR_PROCESSORS and not {"uniform", "group", "GROUP-8"} & set(rest)
 
 
 def hot_loop(listing):

@@ -55,9 +55,8 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         ("embedding", "gather") => each("FORMAT", &numbers(6)),
         ("norm", "weight_backward") => each("CENTERED", &numbers(2)),
         ("norm", _) => {
-            let one_by_one = times(each("LANES", &[1, 2, 4, 8, 16, 32, 64]), "STEP", &[1]);
-            let by_four = times(each("LANES", &[1]), "STEP", &[4]);
-            times([one_by_one, by_four].concat(), "CENTERED", &numbers(2))
+            let lanes = each("LANES", &[1, 2, 4, 8, 16, 32, 64]);
+            times(times(lanes, "STEP", &[1, 4]), "CENTERED", &numbers(2))
         }
         // The checks use short blocks of the vocabulary.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),

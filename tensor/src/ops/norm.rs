@@ -56,8 +56,7 @@ impl Tensor {
         let (x, w, y) = (self.detach(), weight.detach(), self.empty_like());
         let params = params! { rows: u32 = x.rows(), cols: u32 = x.cols(), eps: f32 = eps, chunk: u32 = CHUNK };
         let lanes = lanes(x.gpu(), x.cols());
-        let reads_fours = lanes == 1 && x.cols().is_multiple_of(4);
-        let step = ("STEP", if reads_fours { 4 } else { 1 });
+        let step = ("STEP", if x.cols().is_multiple_of(4) { 4 } else { 1 });
         let constants = [("LANES", lanes as u32), step, centered];
         let groups = Groups::of(x.rows() * lanes, GROUP);
         let kept = Tensor::empty(x.gpu(), &[x.rows(), 1 + bias.iter().len()]);
