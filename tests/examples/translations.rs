@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
-        // Only wgpu has integers of 64 bits.
+        // No other compiler of WGSL has integers of 64 bits.
         if !variant.text.contains("u64") {
             write("wgsl", variant.text.as_bytes())?;
         }
