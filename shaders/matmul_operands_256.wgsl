@@ -15,6 +15,6 @@ fn two_words(i: u32) -> vec2<u32> {
 
 /// The words from 8i on.
 fn eight_words(i: u32) -> array<vec4<u32>, 2> {
-    let eight = right[i];
-    return array(vec4(words_of(eight.x), words_of(eight.y)), vec4(words_of(eight.z), words_of(eight.w)));
+    let all = right[i];
+    return array(vec4(words_of(all.x), words_of(all.y)), vec4(words_of(all.z), words_of(all.w)));
 }

@@ -55,16 +55,16 @@ fn right_sixteen(start: u32, k: u32, quants: Quants, part: u32) -> mat4x4<f32> {
         );
     }
     if FORMAT < 3u {
-        let eight = eight_words(at / 16u);
+        let pairs = eight_words(at / 16u);
         return mat4x4(
-            from_halves(eight[0].xy), from_halves(eight[0].zw), from_halves(eight[1].xy), from_halves(eight[1].zw),
+            from_halves(pairs[0].xy), from_halves(pairs[0].zw), from_halves(pairs[1].xy), from_halves(pairs[1].zw),
         );
     }
     var held = quants;
     let scale = held.scales[part];
     if FORMAT == 3u {
-        let words = held.words[part / 2u];
-        let two = select(words.xy, words.zw, part % 2u == 1u);
+        let its_words = held.words[part / 2u];
+        let two = select(its_words.xy, its_words.zw, part % 2u == 1u);
         let low_bits = vec4(0u, 4u, 8u, 12u);
         let high_bits = vec4(16u, 20u, 24u, 28u);
         return mat4x4(
@@ -72,11 +72,11 @@ fn right_sixteen(start: u32, k: u32, quants: Quants, part: u32) -> mat4x4<f32> {
             values_of(scale, (vec4(two.y) >> low_bits) & vec4(15u)), values_of(scale, (vec4(two.y) >> high_bits) & vec4(15u)),
         );
     }
-    let four = held.words[part];
+    let its_words = held.words[part];
     let bits = vec4(0u, 8u, 16u, 24u);
     return mat4x4(
-        values_of(scale, (vec4(four.x) >> bits) & vec4(255u)), values_of(scale, (vec4(four.y) >> bits) & vec4(255u)),
-        values_of(scale, (vec4(four.z) >> bits) & vec4(255u)), values_of(scale, (vec4(four.w) >> bits) & vec4(255u)),
+        values_of(scale, (vec4(its_words.x) >> bits) & vec4(255u)), values_of(scale, (vec4(its_words.y) >> bits) & vec4(255u)),
+        values_of(scale, (vec4(its_words.z) >> bits) & vec4(255u)), values_of(scale, (vec4(its_words.w) >> bits) & vec4(255u)),
     );
 }
 
