@@ -30,6 +30,9 @@ use lapwing_train::Error;
 use args::{Cli, Command};
 use interrupt::Stopped;
 
+/// The variable with the number of threads of Mesa's software driver.
+const DRIVER_THREADS: &str = "LP_NUM_THREADS";
+
 fn main() -> ExitCode {
     // First, because this process may be the sandbox of an untrusted tokenizer.
     lapwing_model::run_sandbox_if_requested();
@@ -99,9 +102,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 
 /// Reads the device from its old variable, too. Without a desktop session, also disables a layer of Mesa that sorts devices
 /// by the screen they drive and prints "error: XDG_RUNTIME_DIR is invalid or not set".
+///
+/// Mesa's software driver divides a launch into as many parts as it has threads, by default one for each processor. On a few
+/// processors it gets twice as many threads, so that less of a launch waits for a thread that starts late (LOG.md,
+/// 2026-11-29; measured with two processors and up to eight threads).
 fn set_environment() {
     let var = std::env::var_os;
     let old_device = var("LAPWING_ADAPTER_INDEX").filter(|_| var("LAPWING_DEVICE").is_none());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let few = (2..=4).contains(&processors) && var(DRIVER_THREADS).is_none();
     let is_headless = var("XDG_RUNTIME_DIR").is_none() && var("MESA_VK_DEVICE_SELECT").is_none();
     // Safety: no other thread runs yet.
     unsafe {
@@ -110,6 +119,9 @@ fn set_environment() {
         }
         if is_headless {
             std::env::set_var("NODEVICE_SELECT", "1");
+        }
+        if few {
+            std::env::set_var(DRIVER_THREADS, (2 * processors).to_string());
         }
     }
 }

@@ -76,6 +76,26 @@ fn the_devices_are_listed() {
     assert!(devices[0]["device"]["name"].is_string(), "{json}");
 }
 
+/// Two for each of a few processors, unless the user has set another number.
+#[test]
+fn the_threads_of_the_software_driver_are_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = |threads: Option<&str>| {
+        let mut command = lapwing(directory.path(), &["devices"]);
+        command.env_remove("LP_NUM_THREADS");
+        command.envs(threads.map(|threads| ("LP_NUM_THREADS", threads)));
+        Ended::new(directory.path(), command.output().unwrap()).out
+    };
+    if !listed(None).contains("llvmpipe") {
+        return;
+    }
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let line = |threads: usize| format!("threads    {threads} (LP_NUM_THREADS)");
+    let is_set = listed(None).contains(&line(2 * processors));
+    assert_eq!(is_set, (2..=4).contains(&processors), "{processors}");
+    assert!(listed(Some("3")).contains(&line(3)));
+}
+
 #[test]
 fn a_closed_pipe_is_no_error() {
     let directory = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use lapwing_tensor::{Caps, Gpu, GpuError};
 use serde_json::{Value, json};
 
 use crate::args::DeviceArgs;
-use crate::out;
+use crate::{DRIVER_THREADS, out};
 
 pub fn list(selected: DeviceArgs, is_json: bool) -> Result<()> {
     let found = Gpu::list();
@@ -74,6 +74,11 @@ fn describe(index: usize, caps: &Caps, is_used: bool) -> String {
     if caps.is_software {
         let note = "runs on the processor: slow, with the same results";
         line("software", note.to_owned());
+    }
+    if let Ok(threads) = std::env::var(DRIVER_THREADS)
+        && caps.driver.starts_with("llvmpipe")
+    {
+        line("threads", format!("{threads} ({DRIVER_THREADS})"));
     }
     text
 }
