@@ -7,35 +7,29 @@ const FORMAT: u32 = 0u;
 struct Params {
     /// Elements of the result, and of one of its rows.
     count: u32, cols: u32,
-    /// Distance of two stored rows of the table, in elements; in 16 bytes if it is quantised.
+    /// Distance of two stored rows of the table, in elements; in 16 bytes if it is quantised, as `at`.
     step: u32,
-    /// The rows of the table in this buffer.
-    first: u32, rows: u32,
+    /// The rows of the table in this buffer or texture, and the place of the first one.
+    first: u32, rows: u32, at: u32,
     first_group: u32,
 }
 var<immediate> params: Params;
 
-/// (rows, step), in one of the formats
-@group(0) @binding(0) var<storage, read> table: array<u32>;
-/// (T)
-@group(0) @binding(1) var<storage, read> ids: array<u32>;
+/// (T). The table, `right` (rows, step), is in matrix.wgsl.
+@group(0) @binding(0) var<storage, read> ids: array<u32>;
 /// (T, cols)
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
-fn word_at(i: u32) -> u32 {
-    return table[i];
-}
-
 fn number(row: u32, column: u32) -> f32 {
-    let start = row * params.step;
+    let start = params.at + row * params.step;
     if FORMAT >= 3u {
         return quantised_four(start, column / 4u * 4u)[column % 4u];
     }
     let i = start + column;
     if FORMAT == 0u {
-        return bitcast<f32>(table[i]);
+        return bitcast<f32>(word_at(i));
     }
-    let pair = table[i / 2u];
+    let pair = word_at(i / 2u);
     if FORMAT == 1u {
         return unpack2x16float(pair)[i % 2u];
     }

@@ -3,22 +3,28 @@
 //!
 //! Each file is plain WGSL that needs the shared files after the plus in the list below, and `common.wgsl`. They are
 //! appended, so that line numbers in compiler messages are those of the file. Values that vary, such as a tile size, are
-//! `const` lines that the tensor crate replaces.
+//! `const` lines that the tensor crate replaces. A shader whose matrix may also be a texture is listed twice, the second
+//! time as `NAME_texture = NAME`.
+
+macro_rules! file {
+    ($name:ident) => {
+        include_str!(concat!(stringify!($name), ".wgsl"))
+    };
+    ($variant:ident $name:ident) => {
+        file!($name)
+    };
+}
 
 macro_rules! shaders {
-    ($($name:ident $(+ $shared:ident)*)*) => {
+    ($($name:ident $(= $file:ident)? $(+ $shared:ident)*)*) => {
         /// The name of each shader, and its text with the shared ones.
         const SHADERS: &[(&str, &[&str])] = &[$((
             stringify!($name),
-            &[
-                include_str!(concat!(stringify!($name), ".wgsl")),
-                $(include_str!(concat!(stringify!($shared), ".wgsl")),)*
-                include_str!("common.wgsl"),
-            ],
+            &[file!($name $($file)?), $(file!($shared),)* file!(common)],
         )),*];
 
         #[cfg(test)]
-        const LISTED: &[&str] = &["common", "exchange_group", "loads", "matmul_operands", $(stringify!($name), $(stringify!($shared),)*)*];
+        const LISTED: &[&str] = &["common", "exchange_group", "loads", $(stringify!($name), $(stringify!($shared),)*)*];
     };
 }
 
@@ -28,13 +34,16 @@ shaders! {
     attention + attention_shared
     attention_lanes + attention_shared + loads_64 + exchange_subgroup
     binary
-    embedding + weight_quantised
+    embedding + matrix + weight_quantised
+    embedding_texture = embedding + matrix_texture + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + matmul_operands_128 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows + matmul_shared + matmul_operands_256 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matrix_128 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + matrix_256 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows_texture = matmul_rows + matmul_shared + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + matmul_blocks + matmul_operands + weight_quantised + loads
+    matmul_tiles + matmul_shared + matmul_blocks + matrix + weight_quantised + loads
     muon
     norm + reduce_group
     policy_loss + reduce_group
@@ -61,19 +70,10 @@ const IMMEDIATES: &str = "var<immediate> params: Params;";
 const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
 /// The shared files that need an extended dialect, and those that replace them otherwise.
 const REPLACED: [(&str, &str); 4] = [
-    (
-        include_str!("exchange_subgroup.wgsl"),
-        include_str!("exchange_group.wgsl"),
-    ),
-    (include_str!("loads_64.wgsl"), include_str!("loads.wgsl")),
-    (
-        include_str!("matmul_operands_128.wgsl"),
-        include_str!("matmul_operands.wgsl"),
-    ),
-    (
-        include_str!("matmul_operands_256.wgsl"),
-        include_str!("matmul_operands.wgsl"),
-    ),
+    (file!(exchange_subgroup), file!(exchange_group)),
+    (file!(loads_64), file!(loads)),
+    (file!(matrix_128), file!(matrix)),
+    (file!(matrix_256), file!(matrix)),
 ];
 
 /// Returns the text of the shader `name` with the shared files.
@@ -181,7 +181,13 @@ mod tests {
             let other = move |name: &&str| source(name, dialect).contains(with);
             names().filter(other).collect::<Vec<_>>()
         };
-        let for_processors = ["attention_lanes", "matmul_lanes", "matmul_rows"];
+        let for_processors = [
+            "attention_lanes",
+            "matmul_lanes",
+            "matmul_lanes_texture",
+            "matmul_rows",
+            "matmul_rows_texture",
+        ];
         assert_eq!(texts("subgroupShuffle"), for_processors);
         assert_eq!(texts("u64"), for_processors);
     }

@@ -6,7 +6,7 @@ fn left_four(start: u32, at: u32, end: u32) -> vec4<f32> {
         return four(left[(start + at) / 4u]);
     }
     let i = places(start, at, end);
-    let numbers = vec4(left_number(i.x), left_number(i.y), left_number(i.z), left_number(i.w));
+    let numbers = vec4(number_of(left[i.x / 4u], i.x), number_of(left[i.y / 4u], i.y), number_of(left[i.z / 4u], i.z), number_of(left[i.w / 4u], i.w));
     return select(vec4<f32>(), numbers, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
 }
 

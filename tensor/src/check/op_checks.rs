@@ -285,7 +285,8 @@ fn lookups(table: &mut CheckTable) {
     };
     let wanted = move |a: &[Array]| reference::gather(&a[0], &ids);
     let x = [random(&[19, 33], 17, -1.0..1.0)];
-    table.compare(subject, "30 tokens of a trained 19x33", x, run, wanted);
+    let check = table.compare(subject, "30 tokens of a trained 19x33", x, run, wanted);
+    check.is_short = true;
     let subject = ("rope", Compared::Gradient, reference::ROPE);
     for (half, heads) in [(8, 2), (32, 3)] {
         let positions = [0u32, 1, 2, 300, 4095, 7];
@@ -417,7 +418,7 @@ fn products(table: &mut CheckTable) {
         let inputs = reference::linear_inputs(m, n, k, r, 25);
         let wanted = move |x: &[Array]| reference::linear(x, &stored);
         let check = table.compare(subject, what, inputs, run, wanted);
-        check.is_short = m == 2 && format == WeightFormat::F16;
+        check.is_short = [2, 70].contains(&m) && format == WeightFormat::F16;
     }
 }
 

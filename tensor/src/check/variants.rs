@@ -25,6 +25,9 @@ const HEAD_SIZES: [u32; 8] = [4, 8, 32, 64, 80, 96, 128, 256];
 /// Query heads per key head.
 const SHARING: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 16];
 
+/// The end of the names of shaders that read a matrix in a texture, as in the extended dialect only.
+const TEXTURE: &str = "_texture";
+
 /// Combines each set with each value of one more constant.
 fn times(sets: Vec<Constants>, name: &'static str, values: &[u32]) -> Vec<Constants> {
     let with = |set: &Constants, value: u32| [set.as_slice(), &[(name, value)]].concat();
@@ -47,6 +50,11 @@ fn numbers(until: u32) -> Vec<u32> {
 
 /// The sets of constants that an entry point may be compiled with, in the order of its launches, for these head sizes.
 fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<Constants> {
+    if let Some(shader) = shader.strip_suffix(TEXTURE) {
+        // A matrix in a texture is frozen.
+        let sets = constants(shader, entry, sizes, sharing).into_iter();
+        return sets.filter(|set| !set.contains(&("LAYOUT", 2))).collect();
+    }
     // On a processor and on a GPU.
     let groups = [8, 64];
     match (shader, entry) {
@@ -189,7 +197,7 @@ pub fn kernel_variants() -> Vec<KernelVariant> {
                 extended,
             };
             let source = lapwing_shaders::source(shader, dialect);
-            if seen.contains(&source) {
+            if seen.contains(&source) || (shader.ends_with(TEXTURE) && !extended) {
                 continue;
             }
             seen.push(source);

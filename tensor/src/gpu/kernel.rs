@@ -160,16 +160,14 @@ impl Kernel {
             return;
         }
         let bind = |params: Option<wgpu::BufferBinding<'_>>| {
-            let buffers = bindings.iter().map(|bound| bound.in_full()).zip(0..);
+            let resources = bindings.iter().map(|bound| bound.resource()).zip(0..);
+            let params = params.map(wgpu::BindingResource::Buffer);
             let params = params.map(|params| (params, PARAMS_BINDING));
-            let entry = |(buffer, binding)| wgpu::BindGroupEntry {
-                binding,
-                resource: wgpu::BindingResource::Buffer(buffer),
-            };
+            let entry = |(resource, binding)| wgpu::BindGroupEntry { binding, resource };
             let bound = inner.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(self.shader),
                 layout: &compiled.layout,
-                entries: &buffers.chain(params).map(entry).collect::<Vec<_>>(),
+                entries: &resources.chain(params).map(entry).collect::<Vec<_>>(),
             });
             // The kernel or its bindings may have failed.
             (!gpu.has_failed()).then_some(bound)

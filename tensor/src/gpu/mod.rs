@@ -325,6 +325,18 @@ impl Gpu {
         buffer
     }
 
+    /// A texture for `bytes`, which kernels for processors read faster than a buffer.
+    pub(crate) fn alloc_texture(&self, bytes: u64) -> Binding {
+        pool::texture(self, bytes)
+    }
+
+    /// Bytes of the largest texture; `None` if matrices are in buffers, as on all devices but processors.
+    pub(crate) fn max_texture(&self) -> Option<u64> {
+        let rows = self.0.device.limits().max_texture_dimension_2d;
+        let is_read = self.is_software() && self.caps().dialect().extended;
+        is_read.then_some(u64::from(rows) * pool::TEXTURE_ROW)
+    }
+
     /// A buffer that holds `words`, four bytes each.
     pub(crate) fn upload<T: bytemuck::Pod>(&self, words: &[T]) -> Binding {
         let bytes: &[u8] = bytemuck::cast_slice(words);
@@ -350,13 +362,38 @@ impl Binding {
         storage.mark_used(recorder.epoch());
         drop(recorder);
         let offset = self.offset + at;
-        gpu.0.queue.write_buffer(&storage.buffer, offset, bytes);
+        match &storage.memory {
+            pool::Memory::Buffer(buffer) => gpu.0.queue.write_buffer(buffer, offset, bytes),
+            pool::Memory::Texture(texture, _) => self.write_texels(texture, offset, bytes),
+        }
         // Uploads wait in host memory for the next submission. Loading a model writes gigabytes without one.
         let pending_upload = &gpu.0.pending_upload;
         if pending_upload.fetch_add(bytes.len() as u64, Ordering::Relaxed) > MAX_PENDING_UPLOAD {
             pending_upload.store(0, Ordering::Relaxed);
             gpu.0.queue.submit([]);
             gpu.wait();
+        }
+    }
+
+    /// Writes the rest of the first row, whole rows, and the start of the last row.
+    fn write_texels(&self, texture: &wgpu::Texture, at: u64, bytes: &[u8]) {
+        let row = pool::TEXTURE_ROW as usize;
+        let first = bytes.len().min((row - at as usize % row) % row);
+        let whole = (bytes.len() - first) / row * row;
+        let mut at = at;
+        let (first, rest) = bytes.split_at(first);
+        let (whole, last) = rest.split_at(whole);
+        let parts = [(first, 1), (whole, whole.len() / row), (last, 1)];
+        for (part, height) in parts.into_iter().filter(|(part, _)| !part.is_empty()) {
+            let size = wgpu::Extent3d {
+                width: (part.len() / height / 16) as u32,
+                height: height as u32,
+                depth_or_array_layers: 1,
+            };
+            let to = recorder::in_texture(texture, at);
+            let layout = recorder::texel_layout(0);
+            self.gpu().0.queue.write_texture(to, part, layout, size);
+            at += part.len() as u64;
         }
     }
 
@@ -367,7 +404,7 @@ impl Binding {
 
     /// Does so for several bindings of one device, which waits only once.
     pub(crate) fn read_all<T: bytemuck::Pod>(all: &[&Binding]) -> Result<Vec<Vec<T>>, GpuError> {
-        let size: u64 = all.iter().map(|binding| binding.size).sum();
+        let size: u64 = all.iter().map(|binding| binding.room()).sum();
         if size == 0 {
             return Ok(vec![Vec::new(); all.len()]);
         }
@@ -387,9 +424,10 @@ impl Binding {
         gpu.take_failure()?;
         let mut recorder = gpu.0.recorder.lock().expect("recorder");
         let mut at = 0;
+        let to = pool::Memory::Buffer(staging.clone());
         for binding in all.iter().filter(|binding| binding.size > 0) {
-            recorder.copy(binding, &staging, at);
-            at += binding.size;
+            recorder.copy(binding, &to, at);
+            at += binding.room();
         }
         recorder.submit();
         drop(recorder);
@@ -398,9 +436,9 @@ impl Binding {
         let view = view.map_err(|e| GpuError::Failed(e.to_string()))?;
         let mut rest = &view[..];
         let values = all.iter().map(|binding| {
-            let (own, after) = rest.split_at(binding.size as usize);
+            let (own, after) = rest.split_at(binding.room() as usize);
             rest = after;
-            bytemuck::pod_collect_to_vec(own)
+            bytemuck::pod_collect_to_vec(&own[..binding.size as usize])
         });
         let values = values.collect();
         drop(view);
@@ -414,7 +452,7 @@ impl Binding {
         const FILL: Kernel = Kernel::new("fill", "fill");
         // One launch per binding.
         let most = (self.gpu().caps().max_binding / 1024 * 1024).max(1024);
-        let end = self.storage.buffer.size();
+        let end = self.storage.buffer().size();
         for offset in (0..end).step_by(most as usize) {
             let (storage, size) = (self.storage.clone(), most.min(end - offset));
             let part = Binding {

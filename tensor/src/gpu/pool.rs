@@ -67,15 +67,26 @@ impl Pool {
     }
 }
 
-/// A buffer that returns to the pool when its last tensor is dropped.
+/// Device memory. A buffer returns to the pool when its last tensor is dropped; a texture is freed.
 pub(super) struct Storage {
     gpu: Gpu,
-    pub(super) buffer: wgpu::Buffer,
+    pub(super) memory: Memory,
     /// the last submission that used it
     epoch: AtomicU64,
     /// false if there was no memory for it, or an earlier failure prevents its computation
     pub(super) is_there: bool,
 }
+
+pub(super) enum Memory {
+    Buffer(wgpu::Buffer),
+    /// Rows of [`TEXTURE_ROW`] bytes
+    Texture(wgpu::Texture, wgpu::TextureView),
+}
+
+/// Texels of four words in a row of a texture, as in matrix_texture.wgsl.
+const TEXELS: u32 = 512;
+/// Bytes of a row of a texture.
+pub(super) const TEXTURE_ROW: u64 = 16 * TEXELS as u64;
 
 /// Rounds a size up, so that tensors of nearly the same size share buffers: to powers of two below 1 MiB, to eighths of a
 /// power of two above.
@@ -128,21 +139,72 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
         }
     };
     drop(pool);
-    let storage = Storage {
-        gpu: gpu.clone(),
-        buffer,
-        epoch: AtomicU64::new(epoch),
-        // An allocation failure is known by now, and after any failure nothing is computed.
-        is_there: !gpu.has_failed(),
+    Storage::bound(gpu, Memory::Buffer(buffer), epoch, bytes)
+}
+
+/// A texture for `bytes`, zeros at first.
+pub(super) fn texture(gpu: &Gpu, bytes: u64) -> Binding {
+    use wgpu::TextureUsages as Usage;
+    let description = wgpu::TextureDescriptor {
+        label: Some("matrix"),
+        size: wgpu::Extent3d {
+            width: TEXELS,
+            height: bytes.div_ceil(TEXTURE_ROW).max(1) as u32,
+            depth_or_array_layers: 1,
+        },
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: wgpu::TextureDimension::D2,
+        format: wgpu::TextureFormat::Rgba32Uint,
+        usage: Usage::STORAGE_BINDING | Usage::COPY_SRC | Usage::COPY_DST,
+        view_formats: &[],
     };
-    Binding {
-        storage: Arc::new(storage),
-        offset: 0,
-        size: bytes,
+    let texture = gpu.0.device.create_texture(&description);
+    let view = texture.create_view(&Default::default());
+    let memory = Memory::Texture(texture, view);
+    let mut pool = gpu.0.pool.lock().expect("pool");
+    pool.in_use += memory.size();
+    pool.needed = pool.needed.max(pool.in_use);
+    pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
+    pool.peak = pool.peak.max(pool.held());
+    drop(pool);
+    Storage::bound(gpu, memory, 0, bytes)
+}
+
+impl Memory {
+    fn size(&self) -> u64 {
+        match self {
+            Memory::Buffer(buffer) => buffer.size(),
+            Memory::Texture(texture, _) => u64::from(texture.height()) * TEXTURE_ROW,
+        }
     }
 }
 
 impl Storage {
+    fn bound(gpu: &Gpu, memory: Memory, epoch: u64, bytes: u64) -> Binding {
+        let storage = Storage {
+            gpu: gpu.clone(),
+            memory,
+            epoch: AtomicU64::new(epoch),
+            // An allocation failure is known by now, and after any failure nothing is computed.
+            is_there: !gpu.has_failed(),
+        };
+        Binding {
+            storage: Arc::new(storage),
+            offset: 0,
+            size: bytes,
+        }
+    }
+
+    /// # Panics
+    /// If it is a texture.
+    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+        match &self.memory {
+            Memory::Buffer(buffer) => buffer,
+            Memory::Texture(..) => panic!("a texture where a kernel reads a buffer"),
+        }
+    }
+
     pub(super) fn mark_used(&self, epoch: u64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -155,9 +217,11 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         if let Ok(mut pool) = self.gpu.0.pool.lock() {
-            match self.is_there {
-                true => pool.give_back(self.buffer.clone(), self.epoch.load(Ordering::Relaxed)),
-                false => pool.in_use -= self.buffer.size(),
+            match &self.memory {
+                Memory::Buffer(buffer) if self.is_there => {
+                    pool.give_back(buffer.clone(), self.epoch.load(Ordering::Relaxed));
+                }
+                memory => pool.in_use -= memory.size(),
             }
         }
     }
@@ -168,11 +232,11 @@ pub(crate) trait Bind {
     fn binding(&self) -> &Binding;
 }
 
-/// A range of a buffer, in bytes.
+/// A range of a buffer or texture, in bytes.
 #[derive(Clone)]
 pub(crate) struct Binding {
     pub(super) storage: Arc<Storage>,
-    /// a multiple of 256
+    /// a multiple of 256, of a texture of [`TEXTURE_ROW`]
     pub(super) offset: u64,
     pub(super) size: u64,
 }
@@ -210,19 +274,24 @@ impl Binding {
             offset,
             size: end - offset,
         };
-        let fits = union.size <= first.gpu().caps().max_binding;
+        let fits = union.size <= first.most();
         (fits && all.iter().all(is_shared)).then(|| (union, offsets.collect()))
     }
 
-    /// Copies of these, one after the other in one buffer; `None` if they do not fit into a binding.
+    /// Copies of these, one after the other in one buffer or texture; `None` if they do not fit into a binding.
     pub(crate) fn together(all: &[&Binding]) -> Option<Vec<Binding>> {
-        let gpu = all.first()?.gpu();
-        let room = |one: &&Binding| one.size.next_multiple_of(256);
+        let first = all.first()?;
+        let gpu = first.gpu();
+        let unit = if first.is_texture() { TEXTURE_ROW } else { 256 };
+        let room = |one: &&Binding| one.size.next_multiple_of(unit);
         let size = all.iter().map(room).sum();
-        if size > gpu.caps().max_binding {
+        if size > first.most() {
             return None;
         }
-        let storage = gpu.alloc(size).storage;
+        let storage = match first.is_texture() {
+            true => gpu.alloc_texture(size).storage,
+            false => gpu.alloc(size).storage,
+        };
         let mut offset = 0;
         let mut recorder = gpu.0.recorder.lock().expect("recorder");
         let copy = |one: &&Binding| {
@@ -233,7 +302,7 @@ impl Binding {
             };
             offset += room(one);
             if !gpu.has_failed() {
-                recorder.copy(one, &to.storage.buffer, to.offset);
+                recorder.copy(one, &to.storage.memory, to.offset);
             }
             for storage in [&one.storage, &to.storage] {
                 storage.mark_used(recorder.epoch());
@@ -243,12 +312,39 @@ impl Binding {
         Some(all.iter().map(copy).collect())
     }
 
-    /// Buffers are padded, so that kernels can read them as vectors of four.
-    pub(super) fn in_full(&self) -> wgpu::BufferBinding<'_> {
-        wgpu::BufferBinding {
-            buffer: &self.storage.buffer,
-            offset: self.offset,
-            size: wgpu::BufferSize::new(self.size.max(1).next_multiple_of(16)),
+    pub(crate) fn is_texture(&self) -> bool {
+        matches!(self.storage.memory, Memory::Texture(..))
+    }
+
+    /// The largest binding of its kind, in bytes.
+    fn most(&self) -> u64 {
+        let gpu = self.gpu();
+        let texture = gpu.max_texture().filter(|_| self.is_texture());
+        texture.unwrap_or(gpu.caps().max_binding)
+    }
+
+    /// The place of its first byte in what a kernel sees, which is all of a texture.
+    pub(crate) fn seen_at(&self) -> u64 {
+        if self.is_texture() { self.offset } else { 0 }
+    }
+
+    /// What a kernel sees. Buffers are padded, so that kernels can read them as vectors of four.
+    pub(super) fn resource(&self) -> wgpu::BindingResource<'_> {
+        match &self.storage.memory {
+            Memory::Texture(_, view) => wgpu::BindingResource::TextureView(view),
+            Memory::Buffer(buffer) => wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer,
+                offset: self.offset,
+                size: wgpu::BufferSize::new(self.size.max(1).next_multiple_of(16)),
+            }),
+        }
+    }
+
+    /// The bytes that a copy to the host takes: whole rows of a texture.
+    pub(super) fn room(&self) -> u64 {
+        match self.is_texture() {
+            true => self.size.next_multiple_of(TEXTURE_ROW),
+            false => self.size,
         }
     }
 }

@@ -7,6 +7,7 @@
 use web_time::{Duration, Instant};
 
 use super::caps::{MAX_GROUPS, MAX_PARAMS};
+use super::pool::{Memory, TEXTURE_ROW};
 use super::{Binding, Counts, Groups};
 
 /// Distance of the parameters of two dispatches in the parameter buffer: the alignment that every device accepts.
@@ -71,6 +72,28 @@ impl UniformParams {
             offset: self.slots.len() as u64,
             size: wgpu::BufferSize::new(MAX_PARAMS.into()),
         }
+    }
+}
+
+/// The place of a byte at which a texel starts.
+pub(super) fn in_texture(texture: &wgpu::Texture, at: u64) -> wgpu::TexelCopyTextureInfo<'_> {
+    let origin = wgpu::Origin3d {
+        x: (at % TEXTURE_ROW / 16) as u32,
+        y: (at / TEXTURE_ROW) as u32,
+        z: 0,
+    };
+    wgpu::TexelCopyTextureInfo {
+        origin,
+        ..texture.as_image_copy()
+    }
+}
+
+/// Rows of a texture one after the other, from the byte `offset` on.
+pub(super) fn texel_layout(offset: u64) -> wgpu::TexelCopyBufferLayout {
+    wgpu::TexelCopyBufferLayout {
+        offset,
+        bytes_per_row: Some(TEXTURE_ROW as u32),
+        rows_per_image: None,
     }
 }
 
@@ -173,12 +196,38 @@ impl Recorder {
         }
     }
 
-    pub(super) fn copy(&mut self, from: &Binding, to: &wgpu::Buffer, at: u64) {
+    /// Copies to the byte `at`: from a buffer to a buffer, or whole rows of a texture.
+    ///
+    /// # Panics
+    /// If a buffer is to be copied to a texture.
+    pub(super) fn copy(&mut self, from: &Binding, to: &Memory, at: u64) {
         self.pass = None;
         let new = || self.device.create_command_encoder(&Default::default());
         let encoder = self.encoder.get_or_insert_with(new);
-        let buffer = &from.storage.buffer;
-        encoder.copy_buffer_to_buffer(buffer, from.offset, to, at, Some(from.size));
+        let texture = match &from.storage.memory {
+            Memory::Buffer(buffer) => {
+                let Memory::Buffer(to) = to else {
+                    panic!("a copy of a buffer to a texture");
+                };
+                return encoder.copy_buffer_to_buffer(buffer, from.offset, to, at, Some(from.size));
+            }
+            Memory::Texture(texture, _) => texture,
+        };
+        let source = in_texture(texture, from.offset);
+        let size = wgpu::Extent3d {
+            height: (from.room() / TEXTURE_ROW) as u32,
+            ..texture.size()
+        };
+        match to {
+            Memory::Texture(to, _) => {
+                encoder.copy_texture_to_texture(source, in_texture(to, at), size);
+            }
+            Memory::Buffer(buffer) => {
+                let layout = texel_layout(at);
+                let to = wgpu::TexelCopyBufferInfo { buffer, layout };
+                encoder.copy_texture_to_buffer(source, to, size);
+            }
+        }
     }
 
     pub(super) fn submit(&mut self) {

@@ -8,6 +8,7 @@ use crate::gpu::{Groups, Kernel, params};
 use crate::{Indices, Tensor};
 
 const GATHER: Kernel = Kernel::new("embedding", "gather");
+const GATHER_TEXTURE: Kernel = Kernel::new("embedding_texture", "gather");
 
 impl Tensor {
     /// (T, C): the row of the table (V, C) for each of T ids. The gradient goes to a tracked [`Matrix::Trained`].
@@ -26,10 +27,15 @@ impl Tensor {
                 step: u32 = piece.step,
                 first: u32 = piece.rows.start,
                 rows: u32 = piece.rows.len(),
+                at: u32 = piece.at + piece.seen_at(),
             };
             let constants = [("FORMAT", piece.format as u32)];
             let groups = Groups::of(y.len(), 64);
-            GATHER.launch(&constants, &[&piece.binding, ids, &y], &params, groups);
+            let kernel = match piece.binding.is_texture() {
+                true => GATHER_TEXTURE,
+                false => GATHER,
+            };
+            kernel.launch(&constants, &[ids, &piece.binding, &y], &params, groups);
         }
         let Some(trained) = table.trained() else {
             return y;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::matmul::uses_lanes;
 use crate::gpu::{Bind, Binding};
 use crate::{Gpu, GpuError, Tensor};
 
@@ -250,7 +251,7 @@ struct WeightInner {
     shards: Vec<Shard>,
 }
 
-/// Consecutive rows in one buffer.
+/// Consecutive rows in one buffer or texture.
 struct Shard {
     rows: Range<usize>,
     binding: Binding,
@@ -303,13 +304,19 @@ impl Weight {
             "upload: {cols} columns in {format:?}, wanted a multiple of 32"
         );
         let row_bytes = format.row_bytes(cols);
+        let texture = gpu.max_texture().filter(|_| uses_lanes(gpu));
+        let most = gpu.caps().max_binding.min(texture.unwrap_or(u64::MAX));
         // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
-        let most = (gpu.caps().max_binding as usize / row_bytes / 8 * 8).max(8);
+        let most = (most as usize / row_bytes / 8 * 8).max(8);
         let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
         let mut shards = Vec::new();
         for first in (0..rows).step_by(most) {
             let rows = first..rows.min(first + most);
-            let binding = gpu.alloc((rows.len() * row_bytes) as u64);
+            let bytes = (rows.len() * row_bytes) as u64;
+            let binding = match texture {
+                Some(_) => gpu.alloc_texture(bytes),
+                None => gpu.alloc(bytes),
+            };
             for start in rows.clone().step_by(block) {
                 let end = rows.end.min(start + block);
                 let mut bytes = vec![0; (end - start) * row_bytes];
@@ -439,6 +446,11 @@ impl Operand {
         }
     }
 
+    /// The place of the first element of its binding in what a kernel sees.
+    pub(crate) fn seen_at(&self) -> usize {
+        self.binding.seen_at() as usize / self.format.unit()
+    }
+
     /// Whether its rows can be read as vectors of four.
     pub(crate) fn is_wide(&self) -> bool {
         self.format.group().is_some() || (self.at.is_multiple_of(4) && self.step.is_multiple_of(4))
@@ -515,7 +527,7 @@ impl Matrix {
         }
     }
 
-    /// The buffers that hold these rows.
+    /// The buffers or textures that hold these rows.
     pub(crate) fn pieces(&self, rows: Range<usize>) -> Vec<Operand> {
         match self {
             Matrix::Frozen(weight) => {

@@ -15,7 +15,7 @@ fn device_with(change: impl FnOnce(&mut crate::Caps)) -> Gpu {
 }
 
 fn buffers(held: &[Binding]) -> Vec<wgpu::Buffer> {
-    let buffer = |b: &Binding| b.storage.buffer.clone();
+    let buffer = |b: &Binding| b.storage.buffer().clone();
     let mut buffers: Vec<_> = held.iter().map(buffer).collect();
     buffers.sort();
     buffers
@@ -66,11 +66,11 @@ fn what_was_unused_longest_is_dropped_first() {
     let sizes = [64, 72, 80, 88, 96, 104, 112].map(|n| n * MIB);
     let used: Vec<_> = sizes
         .iter()
-        .map(|size| gpu.alloc(*size).storage.buffer.clone())
+        .map(|size| gpu.alloc(*size).storage.buffer().clone())
         .collect();
     let kept = gpu.bytes_held();
     assert!(kept <= 112 * MIB * 9 / 8 + SPARE);
-    let is_kept = |i: usize| gpu.alloc(sizes[i]).storage.buffer == used[i];
+    let is_kept = |i: usize| *gpu.alloc(sizes[i]).storage.buffer() == used[i];
     assert!(is_kept(6) && is_kept(5) && is_kept(4));
     assert_eq!(gpu.bytes_held(), kept, "nothing was made");
     // Those three were used again, so the fourth is dropped next.

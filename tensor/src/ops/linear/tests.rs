@@ -24,8 +24,8 @@ proptest! {
         // The reference uses the stored values.
         let stored = weight.to_vec().unwrap().into_iter().map(f64::from).collect();
         let stored = Array { shape: vec![n, k], values: stored };
-        let matrix = Matrix::Frozen(weight);
         with_each_variant(|_| {
+            let matrix = Matrix::Frozen(Weight::from_f32(&gpu(), &values, n, k, format));
             check(&|t| linear(t, &matrix), &|x| reference(x, &stored), &inputs(m, n, k, r, seed), TOLERANCE);
         });
     }
@@ -45,22 +45,22 @@ proptest! {
             let values = Array::random(&[n, k], seed, -1.0..1.0).to_f32();
             Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, WeightFormat::Bf16))
         };
-        let weights = Matrix::together(rows.map(frozen).into()).unwrap();
         let half = |seed: u64| {
             let values = Array::random(&[rows[0], k], seed, -1.0..1.0).to_f32();
             Matrix::Frozen(Weight::from_f32(&gpu, &values, rows[0], k, WeightFormat::Bf16))
-        };
-        let beside = Matrix::together(vec![half(seed), half(!seed)]).unwrap();
-        let layer = |i: usize| LinearLayer {
-            weight: &weights[i],
-            bias: has_bias.then_some(&bias[i]),
-            lora: (r > 0).then_some(&loras[i]),
-            residual: None,
         };
         let x = random(&[m, k]);
         let bits = |t: &Tensor| t.to_vec().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         let alone = |layer: LinearLayer<'_>| x.linear(layer.weight, layer.bias, layer.lora, None);
         with_each_variant(|_| {
+            let weights = Matrix::together(rows.map(frozen).into()).unwrap();
+            let beside = Matrix::together(vec![half(seed), half(!seed)]).unwrap();
+            let layer = |i: usize| LinearLayer {
+                weight: &weights[i],
+                bias: has_bias.then_some(&bias[i]),
+                lora: (r > 0).then_some(&loras[i]),
+                residual: None,
+            };
             let layers = [0, 1, 2].map(layer);
             assert!(Stack::new(&x, &layers).is_some() == r.is_multiple_of(4));
             let together = x.linears(layers);
@@ -106,8 +106,8 @@ proptest! {
             few[i] = Array { shape: vec![m, cols], values: all[i].values[..m * cols].to_vec() };
         }
         let values: Vec<f32> = Array::random(&[n, k], seed, -1.0..1.0).values.iter().map(|v| *v as f32).collect();
-        let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, format));
         with_each_variant(|_| {
+            let w = Matrix::Frozen(Weight::from_f32(&gpu, &values, n, k, format));
             let bits = |x: &[Array]| -> Vec<u32> {
                 let t: Vec<_> = x.iter().map(|a| a.tensor(&gpu)).collect();
                 let y = linear(&t, &w).to_vec().unwrap();
@@ -184,8 +184,8 @@ fn a_frozen_matrix_and_few_rows() {
             shape: vec![n, k],
             values: stored.collect(),
         };
-        let matrix = Matrix::Frozen(weight);
         with_each_variant(|_| {
+            let matrix = Matrix::Frozen(Weight::from_f32(&gpu(), &values, n, k, format));
             check(
                 &|t| linear(t, &matrix),
                 &|x| reference(x, &stored),

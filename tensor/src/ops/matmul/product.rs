@@ -5,7 +5,9 @@ use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
 const LANES: Kernel = Kernel::new("matmul_lanes", "product");
+const LANES_TEXTURE: Kernel = Kernel::new("matmul_lanes_texture", "product");
 const FEW_ROWS: Kernel = Kernel::new("matmul_rows", "few_rows");
+const FEW_ROWS_TEXTURE: Kernel = Kernel::new("matmul_rows_texture", "few_rows");
 const TILES: Kernel = Kernel::new("matmul_tiles", "product");
 const ADD_SLICES: Kernel = Kernel::new("matmul_slices", "add");
 
@@ -22,7 +24,7 @@ pub(crate) enum ProductLayout {
 
 /// Whether products use the kernel for processors, in which eight threads exchange values. That for GPUs has tiles in
 /// workgroup memory. The results are equal up to rounding.
-fn uses_lanes(gpu: &Gpu) -> bool {
+pub(crate) fn uses_lanes(gpu: &Gpu) -> bool {
     #[cfg(test)]
     if let Some(forced) = super::tests::FORCED.get() {
         return forced;
@@ -193,8 +195,12 @@ impl<'a> Product<'a> {
         let n = self.columns();
         let has_wide_y = self.has_wide_y(y);
         let y_wide = ("Y_WIDE", has_wide_y.into());
+        let (lanes, few_rows) = match self.right.binding.is_texture() {
+            true => (LANES_TEXTURE, FEW_ROWS_TEXTURE),
+            false => (LANES, FEW_ROWS),
+        };
         let tile = |height: usize, width: usize| Tile {
-            kernel: LANES,
+            kernel: lanes,
             height,
             width,
             wanted_groups: 2,
@@ -213,7 +219,7 @@ impl<'a> Product<'a> {
         let pays = m <= 16 && (!is_small || k >= LONG);
         if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {
-                kernel: FEW_ROWS,
+                kernel: few_rows,
                 height,
                 constants: vec![y_wide, ("HEIGHT", height as u32)],
                 ..tile(height, 32)
@@ -259,6 +265,7 @@ impl<'a> Product<'a> {
             ProductLayout::Nn | ProductLayout::Tn => up.rows.len(),
         });
         let more = |i: usize, number: fn(&MoreColumns) -> usize| self.more.get(i).map_or(0, number);
+        let seen_at = self.right.seen_at();
         let params = params! {
             m: u32 = m,
             n: u32 = n,
@@ -269,7 +276,7 @@ impl<'a> Product<'a> {
             up_step: u32 = low.map_or(0, |(_, up)| up.step as u32),
             y_step: u32 = y.step,
             left_at: u32 = self.left.at,
-            right_at: u32 = self.right.at,
+            right_at: u32 = self.right.at + seen_at,
             up_at: u32 = low.map_or(0, |(_, up)| up.at as u32),
             y_at: u32 = y.at,
             slice: u32 = slice,
@@ -279,11 +286,11 @@ impl<'a> Product<'a> {
             has_bias: u32 = self.bias.is_some(),
             has_residual: u32 = self.residual.is_some(),
             n_1: u32 = more(0, |p| p.rows),
-            right_at_1: u32 = more(0, |p| p.right_at),
+            right_at_1: u32 = more(0, |p| p.right_at) + seen_at,
             up_at_1: u32 = more(0, |p| p.up_at),
             bias_at_1: u32 = more(0, |p| p.bias_at),
             n_2: u32 = more(1, |p| p.rows),
-            right_at_2: u32 = more(1, |p| p.right_at),
+            right_at_2: u32 = more(1, |p| p.right_at) + seen_at,
             up_at_2: u32 = more(1, |p| p.up_at),
             bias_at_2: u32 = more(1, |p| p.bias_at),
         };

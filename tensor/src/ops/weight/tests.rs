@@ -24,8 +24,8 @@ proptest! {
             let mut eye = vec![0.0; cols * cols];
             (0..cols).for_each(|i| eye[i * (cols + 1)] = 1.0);
             let eye = Tensor::from_slice(&gpu(), &eye, &[cols, cols]);
-            let matrix = Matrix::Frozen(weight);
             with_each_variant(|_| {
+                let matrix = Matrix::Frozen(Weight::from_f32(&gpu(), values, rows, cols, format));
                 let transposed = eye.linear(&matrix, None, None, None).to_vec().unwrap();
                 let columns: Vec<f32> = (0..rows * cols).map(|i| values[i % rows * cols + i / rows]).collect();
                 assert_eq!(transposed, columns);

@@ -1,6 +1,5 @@
-// The factors of matmul_rows.wgsl, `right` in elements of 256 bits.
+// The matrix of matmul_rows.wgsl in elements of 256 bits.
 
-@group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u64>>;
 
 fn word_at(i: u32) -> u32 {

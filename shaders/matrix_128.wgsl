@@ -1,12 +1,6 @@
-// The factors of matmul_lanes.wgsl in elements of 128 bits, of which half is loaded for numbers in 16 bits.
+// The matrix of matmul_lanes.wgsl in elements of 128 bits, of which half is loaded for numbers in 16 bits.
 
-@group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec2<u64>>;
-
-fn left_number(i: u32) -> f32 {
-    let two = bitcast<vec2<f32>>(words_of(left[i / 4u][i / 2u % 2u]));
-    return select(two.x, two.y, i % 2u == 1u);
-}
 
 fn word_at(i: u32) -> u32 {
     let two = two_words(i / 2u);

@@ -1,12 +1,8 @@
-// The factors of a product, in words of 32 bits. On devices with integers of 64 bits, matmul_operands_128.wgsl or
-// matmul_operands_256.wgsl replaces it in kernels for processors.
+// A matrix in a buffer of words of 32 bits: the right factor of a product, or the table of an embedding. In kernels for
+// processors, matrix_128.wgsl or matrix_256.wgsl replaces it on devices with integers of 64 bits, and matrix_texture.wgsl is for
+// matrices in textures.
 
-@group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
-
-fn left_number(i: u32) -> f32 {
-    return left[i / 4u][i % 4u];
-}
 
 fn word_at(i: u32) -> u32 {
     return right[i / 4u][i % 4u];

@@ -1,0 +1,24 @@
+// A matrix in a texture of 512 texels of four words in a row, for kernels for processors. lavapipe loads numbers of a buffer one
+// thread after the other, and texels for all threads at once: a word takes a fifth of the time.
+
+@group(0) @binding(1) var right: texture_storage_2d<rgba32uint, read>;
+
+fn word_at(i: u32) -> u32 {
+    return four_words(i / 4u)[i % 4u];
+}
+
+/// The words 2i and 2i + 1.
+fn two_words(i: u32) -> vec2<u32> {
+    let words = four_words(i / 2u);
+    return select(words.xy, words.zw, i % 2u == 1u);
+}
+
+/// The words from 4i on.
+fn four_words(i: u32) -> vec4<u32> {
+    return textureLoad(right, vec2(i % 512u, i / 512u));
+}
+
+/// The words from 8i on.
+fn eight_words(i: u32) -> array<vec4<u32>, 2> {
+    return array(four_words(2u * i), four_words(2u * i + 1u));
+}
