@@ -38,12 +38,12 @@ shaders! {
     embedding_texture = embedding + matrix_texture + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + matrix_128 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows + matmul_shared + matrix_256 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows_texture = matmul_rows + matmul_shared + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + left + matrix_128 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + left_texture + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + left + matrix_256 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows_texture = matmul_rows + matmul_shared + left + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + matmul_blocks + matrix + weight_quantised + loads
+    matmul_tiles + matmul_shared + matmul_blocks + left + matrix + weight_quantised + loads
     muon
     norm + reduce_group
     policy_loss + reduce_group

@@ -3,10 +3,10 @@
 /// Four numbers of a row of `left` that starts at `start`, from `at`; 0 beyond the end.
 fn left_four(start: u32, at: u32, end: u32) -> vec4<f32> {
     if WIDE == 1u {
-        return four(left[(start + at) / 4u]);
+        return left_numbers((start + at) / 4u);
     }
     let i = places(start, at, end);
-    let numbers = vec4(number_of(left[i.x / 4u], i.x), number_of(left[i.y / 4u], i.y), number_of(left[i.z / 4u], i.z), number_of(left[i.w / 4u], i.w));
+    let numbers = vec4(left_number(i.x), left_number(i.y), left_number(i.z), left_number(i.w));
     return select(vec4<f32>(), numbers, vec4(at, at + 1u, at + 2u, at + 3u) < vec4(end));
 }
 

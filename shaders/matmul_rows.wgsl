@@ -106,7 +106,7 @@ fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     for (var k = 0u; k < end; k += STEP) {
         var own = array<vec4<f32>, OWN>();
         for (var slot = 0u; slot < OWN; slot++) {
-            own[slot] = four(left[(start + k) / 4u + slot]) * alpha;
+            own[slot] = left_numbers((start + k) / 4u + slot) * alpha;
             offer(local, slot, own[slot]);
         }
         offered();

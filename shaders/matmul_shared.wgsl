@@ -84,7 +84,6 @@ fn tiles_across(width: u32) -> u32 {
     return (part.n + columns - 1u) / columns;
 }
 
-@group(0) @binding(0) var<storage, read> left: array<Four>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> low: array<Four>;
 @group(0) @binding(4) var<storage, read> up: array<Four>;

@@ -10,6 +10,7 @@ use super::poison::with_poison;
 use super::{Bind, Binding, Gpu, GpuError};
 
 /// An entry point of a shader.
+#[derive(PartialEq)]
 pub(crate) struct Kernel {
     shader: &'static str,
     entry: &'static str,

@@ -318,7 +318,7 @@ impl Gpu {
 
     /// A buffer of `bytes`, uninitialised (NaN when poisoned).
     pub(crate) fn alloc(&self, bytes: u64) -> Binding {
-        let buffer = pool::take(self, bytes);
+        let buffer = pool::take(self, false, bytes);
         if self.0.options.poison {
             buffer.fill(f32::NAN.to_bits());
         }
@@ -327,7 +327,7 @@ impl Gpu {
 
     /// A texture for `bytes`, which kernels for processors read faster than a buffer.
     pub(crate) fn alloc_texture(&self, bytes: u64) -> Binding {
-        pool::texture(self, bytes)
+        pool::take(self, true, bytes)
     }
 
     /// Bytes of the largest texture; `None` if matrices are in buffers, as on all devices but processors.
@@ -340,7 +340,7 @@ impl Gpu {
     /// A buffer that holds `words`, four bytes each.
     pub(crate) fn upload<T: bytemuck::Pod>(&self, words: &[T]) -> Binding {
         let bytes: &[u8] = bytemuck::cast_slice(words);
-        let buffer = pool::take(self, bytes.len() as u64);
+        let buffer = pool::take(self, false, bytes.len() as u64);
         buffer.write(0, bytes);
         buffer
     }
@@ -395,6 +395,20 @@ impl Binding {
             self.gpu().0.queue.write_texture(to, part, layout, size);
             at += part.len() as u64;
         }
+    }
+
+    /// A copy in a texture.
+    pub(crate) fn in_texture(&self) -> Binding {
+        let gpu = self.gpu();
+        let to = gpu.alloc_texture(self.size);
+        let mut recorder = gpu.0.recorder.lock().expect("recorder");
+        if !gpu.has_failed() {
+            recorder.copy_to_texture(self, &to);
+        }
+        for storage in [&self.storage, &to.storage] {
+            storage.mark_used(recorder.epoch());
+        }
+        to
     }
 
     /// Waits for the values and copies them to the host.

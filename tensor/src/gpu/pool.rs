@@ -1,4 +1,4 @@
-//! The pool of reusable buffers. There is one queue, so a buffer can be reused as soon as its last use is recorded.
+//! The pool of reusable buffers and textures. There is one queue, so they can be reused as soon as their last use is recorded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ const SPARE: u64 = 256 << 20;
 /// the buffers that were unused longest.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// buffers with the last submission that used each; the one that was unused longest is first
-    free: Vec<(wgpu::Buffer, u64)>,
+    /// with the last submission that used each; what was unused longest is first
+    free: Vec<(Memory, u64)>,
     free_bytes: u64,
     pub(super) in_use: u64,
     /// the largest `in_use` since the device was opened
@@ -37,20 +37,18 @@ impl Pool {
         self.peak_in_use = self.in_use;
     }
 
-    /// Takes the free buffer of this size that was used last, since a cache may still hold some of it.
-    fn reuse(&mut self, size: u64) -> Option<(wgpu::Buffer, u64)> {
-        let at = self
-            .free
-            .iter()
-            .rposition(|(free, _)| free.size() == size)?;
+    /// Takes the free memory of this kind and size that was used last, since a cache may still hold some of it.
+    fn reuse(&mut self, is_texture: bool, size: u64) -> Option<(Memory, u64)> {
+        let fits = |free: &Memory| free.is_texture() == is_texture && free.size() == size;
+        let at = self.free.iter().rposition(|(free, _)| fits(free))?;
         self.free_bytes -= size;
         Some(self.free.remove(at))
     }
 
-    fn give_back(&mut self, buffer: wgpu::Buffer, epoch: u64) {
-        self.in_use -= buffer.size();
-        self.free_bytes += buffer.size();
-        self.free.push((buffer, epoch));
+    fn give_back(&mut self, memory: Memory, epoch: u64) {
+        self.in_use -= memory.size();
+        self.free_bytes += memory.size();
+        self.free.push((memory, epoch));
         self.trim();
     }
 
@@ -67,7 +65,7 @@ impl Pool {
     }
 }
 
-/// Device memory. A buffer returns to the pool when its last tensor is dropped; a texture is freed.
+/// Memory that returns to the pool when its last tensor is dropped.
 pub(super) struct Storage {
     gpu: Gpu,
     pub(super) memory: Memory,
@@ -77,6 +75,7 @@ pub(super) struct Storage {
     pub(super) is_there: bool,
 }
 
+#[derive(Clone)]
 pub(super) enum Memory {
     Buffer(wgpu::Buffer),
     /// Rows of [`TEXTURE_ROW`] bytes
@@ -99,10 +98,14 @@ fn size_class(bytes: u64) -> u64 {
     }
 }
 
+/// A buffer, or a texture of at least `bytes`.
 #[track_caller]
-pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
+pub(super) fn take(gpu: &Gpu, is_texture: bool, bytes: u64) -> Binding {
     let caps = &gpu.0.caps;
-    let wanted = size_class(bytes);
+    let wanted = match is_texture {
+        true => size_class(bytes).next_multiple_of(TEXTURE_ROW),
+        false => size_class(bytes),
+    };
     if wanted > caps.max_buffer {
         // The error is returned when the results are read. Until then the caller works with a smaller buffer.
         let text = format!(
@@ -113,11 +116,11 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
     }
     let size = wanted.min(caps.max_buffer);
     let mut pool = gpu.0.pool.lock().expect("pool");
-    let reused = pool.reuse(size);
+    let reused = pool.reuse(is_texture, size);
     pool.in_use += size;
     pool.needed = pool.needed.max(pool.in_use);
     pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
-    let (buffer, epoch) = match reused {
+    let (memory, epoch) = match reused {
         Some(found) => found,
         None => {
             pool.trim();
@@ -128,50 +131,60 @@ pub(super) fn take(gpu: &Gpu, bytes: u64) -> Binding {
                 gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
-            use wgpu::BufferUsages as Usage;
-            let description = wgpu::BufferDescriptor {
-                label: Some("tensor"),
-                size,
-                usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
-                mapped_at_creation: false,
-            };
-            (gpu.0.device.create_buffer(&description), 0)
+            let new = if is_texture { Memory::texture } else { Memory::buffer };
+            (new(&gpu.0.device, size), 0)
         }
     };
     drop(pool);
-    Storage::bound(gpu, Memory::Buffer(buffer), epoch, bytes)
-}
-
-/// A texture for `bytes`, zeros at first.
-pub(super) fn texture(gpu: &Gpu, bytes: u64) -> Binding {
-    use wgpu::TextureUsages as Usage;
-    let description = wgpu::TextureDescriptor {
-        label: Some("matrix"),
-        size: wgpu::Extent3d {
-            width: TEXELS,
-            height: bytes.div_ceil(TEXTURE_ROW).max(1) as u32,
-            depth_or_array_layers: 1,
-        },
-        mip_level_count: 1,
-        sample_count: 1,
-        dimension: wgpu::TextureDimension::D2,
-        format: wgpu::TextureFormat::Rgba32Uint,
-        usage: Usage::STORAGE_BINDING | Usage::COPY_SRC | Usage::COPY_DST,
-        view_formats: &[],
+    let storage = Storage {
+        gpu: gpu.clone(),
+        memory,
+        epoch: AtomicU64::new(epoch),
+        // An allocation failure is known by now, and after any failure nothing is computed.
+        is_there: !gpu.has_failed(),
     };
-    let texture = gpu.0.device.create_texture(&description);
-    let view = texture.create_view(&Default::default());
-    let memory = Memory::Texture(texture, view);
-    let mut pool = gpu.0.pool.lock().expect("pool");
-    pool.in_use += memory.size();
-    pool.needed = pool.needed.max(pool.in_use);
-    pool.peak_in_use = pool.peak_in_use.max(pool.in_use);
-    pool.peak = pool.peak.max(pool.held());
-    drop(pool);
-    Storage::bound(gpu, memory, 0, bytes)
+    Binding {
+        storage: Arc::new(storage),
+        offset: 0,
+        size: bytes,
+    }
 }
 
 impl Memory {
+    fn buffer(device: &wgpu::Device, size: u64) -> Memory {
+        use wgpu::BufferUsages as Usage;
+        Memory::Buffer(device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tensor"),
+            size,
+            usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+            mapped_at_creation: false,
+        }))
+    }
+
+    fn texture(device: &wgpu::Device, size: u64) -> Memory {
+        use wgpu::TextureUsages as Usage;
+        let texture = device.create_texture(&wgpu::TextureDescriptor {
+            label: Some("matrix"),
+            size: wgpu::Extent3d {
+                width: TEXELS,
+                height: (size / TEXTURE_ROW) as u32,
+                depth_or_array_layers: 1,
+            },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format: wgpu::TextureFormat::Rgba32Uint,
+            usage: Usage::STORAGE_BINDING | Usage::COPY_SRC | Usage::COPY_DST,
+            view_formats: &[],
+        });
+        let view = texture.create_view(&Default::default());
+        Memory::Texture(texture, view)
+    }
+
+    fn is_texture(&self) -> bool {
+        matches!(self, Memory::Texture(..))
+    }
+
     fn size(&self) -> u64 {
         match self {
             Memory::Buffer(buffer) => buffer.size(),
@@ -181,21 +194,6 @@ impl Memory {
 }
 
 impl Storage {
-    fn bound(gpu: &Gpu, memory: Memory, epoch: u64, bytes: u64) -> Binding {
-        let storage = Storage {
-            gpu: gpu.clone(),
-            memory,
-            epoch: AtomicU64::new(epoch),
-            // An allocation failure is known by now, and after any failure nothing is computed.
-            is_there: !gpu.has_failed(),
-        };
-        Binding {
-            storage: Arc::new(storage),
-            offset: 0,
-            size: bytes,
-        }
-    }
-
     /// # Panics
     /// If it is a texture.
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
@@ -217,11 +215,9 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         if let Ok(mut pool) = self.gpu.0.pool.lock() {
-            match &self.memory {
-                Memory::Buffer(buffer) if self.is_there => {
-                    pool.give_back(buffer.clone(), self.epoch.load(Ordering::Relaxed));
-                }
-                memory => pool.in_use -= memory.size(),
+            match self.is_there {
+                true => pool.give_back(self.memory.clone(), self.epoch.load(Ordering::Relaxed)),
+                false => pool.in_use -= self.memory.size(),
             }
         }
     }
@@ -313,7 +309,7 @@ impl Binding {
     }
 
     pub(crate) fn is_texture(&self) -> bool {
-        matches!(self.storage.memory, Memory::Texture(..))
+        self.storage.memory.is_texture()
     }
 
     /// The largest binding of its kind, in bytes.

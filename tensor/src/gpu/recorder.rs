@@ -230,6 +230,30 @@ impl Recorder {
         }
     }
 
+    /// Copies a buffer to the start of a texture: whole rows, and the start of the last row.
+    pub(super) fn copy_to_texture(&mut self, from: &Binding, to: &Binding) {
+        let (Memory::Buffer(buffer), Memory::Texture(texture, _)) =
+            (&from.storage.memory, &to.storage.memory)
+        else {
+            panic!("a copy of a buffer to a texture");
+        };
+        self.pass = None;
+        let new = || self.device.create_command_encoder(&Default::default());
+        let encoder = self.encoder.get_or_insert_with(new);
+        let (whole, rest) = (from.size / TEXTURE_ROW, from.size % TEXTURE_ROW);
+        let parts = [(0, TEXTURE_ROW, whole), (whole * TEXTURE_ROW, rest, 1)];
+        for (at, bytes, rows) in parts.into_iter().filter(|(_, bytes, rows)| bytes * rows > 0) {
+            let layout = texel_layout(from.offset + at);
+            let size = wgpu::Extent3d {
+                width: bytes.div_ceil(16) as u32,
+                height: rows as u32,
+                depth_or_array_layers: 1,
+            };
+            let source = wgpu::TexelCopyBufferInfo { buffer, layout };
+            encoder.copy_buffer_to_texture(source, in_texture(texture, at), size);
+        }
+    }
+
     pub(super) fn submit(&mut self) {
         self.pass = None;
         if let Some(encoder) = self.encoder.take() {

@@ -12,7 +12,7 @@ mod product;
 
 use super::weight::Operand;
 use crate::Tensor;
-pub(super) use product::{MoreColumns, Product, ProductLayout, uses_lanes};
+pub(super) use product::{MoreColumns, Product, ProductLayout, texture_for};
 
 impl Tensor {
     /// (M, K) times (K, N).

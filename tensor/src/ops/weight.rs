@@ -8,7 +8,7 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::matmul::uses_lanes;
+use super::matmul::texture_for;
 use crate::gpu::{Bind, Binding};
 use crate::{Gpu, GpuError, Tensor};
 
@@ -304,7 +304,7 @@ impl Weight {
             "upload: {cols} columns in {format:?}, wanted a multiple of 32"
         );
         let row_bytes = format.row_bytes(cols);
-        let texture = gpu.max_texture().filter(|_| uses_lanes(gpu));
+        let texture = texture_for(gpu, cols);
         let most = gpu.caps().max_binding.min(texture.unwrap_or(u64::MAX));
         // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
         let most = (most as usize / row_bytes / 8 * 8).max(8);

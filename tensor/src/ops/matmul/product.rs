@@ -1,6 +1,6 @@
 //! The launch of a product: its operands, the added terms, and the choice of the kernel.
 
-use crate::gpu::{Bind, Constants, Groups, Kernel, params};
+use crate::gpu::{Bind, Binding, Constants, Groups, Kernel, params};
 use crate::ops::weight::Operand;
 use crate::{Gpu, Tensor};
 
@@ -24,7 +24,7 @@ pub(crate) enum ProductLayout {
 
 /// Whether products use the kernel for processors, in which eight threads exchange values. That for GPUs has tiles in
 /// workgroup memory. The results are equal up to rounding.
-pub(crate) fn uses_lanes(gpu: &Gpu) -> bool {
+fn uses_lanes(gpu: &Gpu) -> bool {
     #[cfg(test)]
     if let Some(forced) = super::tests::FORCED.get() {
         return forced;
@@ -42,6 +42,17 @@ pub(super) const LARGE: usize = 1 << 18;
 /// Terms of a sum from which few rows are worth their own kernel on a processor, also with a small matrix: the first one of an
 /// adapter.
 const LONG: usize = 512;
+
+/// Rows and columns of a product from which copies of its factors in textures pay on a processor: a copied number must be used
+/// often.
+const COPIED: usize = 192;
+
+/// The bytes of a texture that may hold a frozen matrix with rows of `cols`; `None` if it belongs in a buffer. Short sums
+/// mean small products, for which the copy of the other factor takes too long.
+pub(crate) fn texture_for(gpu: &Gpu, cols: usize) -> Option<u64> {
+    let is_long = cols >= LONG.min(large());
+    gpu.max_texture().filter(|_| uses_lanes(gpu) && is_long)
+}
 
 fn large() -> usize {
     #[cfg(test)]
@@ -147,10 +158,18 @@ impl<'a> Product<'a> {
     pub(crate) fn write(self, y: &Operand) {
         let gpu = self.left.binding.gpu();
         let [m, n, k] = self.size();
-        let tile = match uses_lanes(gpu) {
+        let mut tile = match uses_lanes(gpu) {
             true => self.tile_in_lanes(y),
             false => self.tile_on_gpu(),
         };
+        let mut factors = [&self.left, &self.right].map(|factor| factor.binding.clone());
+        if self.reads_textures(&tile) {
+            tile.kernel = LANES_TEXTURE;
+            factors = factors.map(|factor| match factor.is_texture() {
+                true => factor,
+                false => factor.in_texture(),
+            });
+        }
         let tiles = m.div_ceil(tile.height) * self.tiles_across(tile.width);
         let slice = match self.layout {
             ProductLayout::Tn => slice_length(k, usize::div_ceil(tile.wanted_groups, tiles.max(1))),
@@ -158,11 +177,11 @@ impl<'a> Product<'a> {
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.launch(&tile, tiles, slice, y, 0);
+            return self.launch(&tile, &factors, tiles, slice, y, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
         let to = Operand::of(&parts);
-        self.launch(&tile, tiles * slices, slice, &to, m * n);
+        self.launch(&tile, &factors, tiles * slices, slice, &to, m * n);
         let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
         ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
@@ -188,6 +207,17 @@ impl<'a> Product<'a> {
         y.is_wide() && columns.all(|n| n.is_multiple_of(4))
     }
 
+    /// Whether copies of the factors in textures are worth the time they take. A matrix in a texture needs the other factor in
+    /// one.
+    fn reads_textures(&self, tile: &Tile) -> bool {
+        let right = &self.right.binding;
+        let [m, _, k] = self.size();
+        let n = self.columns();
+        let can = tile.kernel == LANES && right.gpu().max_texture().is_some();
+        let pays = m.min(n) >= COPIED.min(large()) && m * n * k / 32 >= large();
+        can && (right.is_texture() || pays)
+    }
+
     /// The kernel for processors. Other kernels than the smallest tile are faster for large matrices, and compiling them takes
     /// a second.
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
@@ -195,12 +225,8 @@ impl<'a> Product<'a> {
         let n = self.columns();
         let has_wide_y = self.has_wide_y(y);
         let y_wide = ("Y_WIDE", has_wide_y.into());
-        let (lanes, few_rows) = match self.right.binding.is_texture() {
-            true => (LANES_TEXTURE, FEW_ROWS_TEXTURE),
-            false => (LANES, FEW_ROWS),
-        };
         let tile = |height: usize, width: usize| Tile {
-            kernel: lanes,
+            kernel: LANES,
             height,
             width,
             wanted_groups: 2,
@@ -219,7 +245,10 @@ impl<'a> Product<'a> {
         let pays = m <= 16 && (!is_small || k >= LONG);
         if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {
-                kernel: few_rows,
+                kernel: match self.right.binding.is_texture() {
+                    true => FEW_ROWS_TEXTURE,
+                    false => FEW_ROWS,
+                },
                 height,
                 constants: vec![y_wide, ("HEIGHT", height as u32)],
                 ..tile(height, 32)
@@ -257,7 +286,16 @@ impl<'a> Product<'a> {
         }
     }
 
-    fn launch(&self, tile: &Tile, groups: usize, slice: usize, y: &Operand, y_slice: usize) {
+    /// `factors` are left and right, or copies of them.
+    fn launch(
+        &self,
+        tile: &Tile,
+        factors: &[Binding; 2],
+        groups: usize,
+        slice: usize,
+        y: &Operand,
+        y_slice: usize,
+    ) {
         let [m, n, k] = self.size();
         let low = self.low.as_ref();
         let rank = low.map_or(0, |(_, up)| match self.layout {
@@ -304,8 +342,8 @@ impl<'a> Product<'a> {
         // Absent terms are bound to `left` and not read.
         let left: &dyn Bind = &self.left.binding;
         let buffers = [
-            left,
-            &self.right.binding,
+            &factors[0] as &dyn Bind,
+            &factors[1],
             &y.binding,
             low.map_or(left, |(low, _)| *low),
             low.map_or(left, |(_, up)| &up.binding),

@@ -1,0 +1,12 @@
+// The left factor of a product, in a buffer.
+
+@group(0) @binding(0) var<storage, read> left: array<Four>;
+
+/// The numbers from 4i on.
+fn left_numbers(i: u32) -> vec4<f32> {
+    return four(left[i]);
+}
+
+fn left_number(i: u32) -> f32 {
+    return number_of(left[i / 4u], i);
+}
