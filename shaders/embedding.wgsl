@@ -15,7 +15,7 @@ struct Params {
 }
 var<immediate> params: Params;
 
-/// (T). The table, `right` (rows, step), is in matrix.wgsl.
+/// (T). The table, `right` (rows, step), is in weight_words.wgsl.
 @group(0) @binding(0) var<storage, read> ids: array<u32>;
 /// (T, cols)
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

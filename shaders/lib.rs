@@ -34,16 +34,16 @@ shaders! {
     attention + attention_shared
     attention_lanes + attention_shared + loads_64 + exchange_subgroup
     binary
-    embedding + matrix + weight_quantised
-    embedding_texture = embedding + matrix_texture + weight_quantised
+    embedding + weight_words + weight_quantised
+    embedding_texture = embedding + weight_texture + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + left + matrix_128 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + left_texture + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows + matmul_shared + left + matrix_256 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows_texture = matmul_rows + matmul_shared + left + matrix_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matmul_left + weight_words_128 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matmul_left_texture + weight_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + matmul_left + weight_words_256 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows_texture = matmul_rows + matmul_shared + matmul_left + weight_texture + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + matmul_blocks + left + matrix + weight_quantised + loads
+    matmul_tiles + matmul_shared + matmul_blocks + matmul_left + weight_words + weight_quantised + loads
     muon
     norm + reduce_group
     policy_loss + reduce_group
@@ -72,8 +72,8 @@ const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
 const REPLACED: [(&str, &str); 4] = [
     (file!(exchange_subgroup), file!(exchange_group)),
     (file!(loads_64), file!(loads)),
-    (file!(matrix_128), file!(matrix)),
-    (file!(matrix_256), file!(matrix)),
+    (file!(weight_words_128), file!(weight_words)),
+    (file!(weight_words_256), file!(weight_words)),
 ];
 
 /// Returns the text of the shader `name` with the shared files.

@@ -1,8 +1,8 @@
 // tensor/src/ops/matmul.rs: matrix products for processors (lavapipe: eight threads in lockstep).
 //
 // On lavapipe a load of one or two numbers takes as long for each thread as eight multiplications and additions, so this kernel
-// minimises loads (matrix_128.wgsl, matrix_texture.wgsl). The eight threads of a workgroup share a tile of up to 32 x 64. A thread loads
-// blocks of four rows of `left` and of four columns of `right`. The threads exchange the blocks of `left`
+// minimises loads (weight_words_128.wgsl, weight_texture.wgsl). The eight threads of a workgroup share a tile of up to 32 x 64. A
+// thread loads blocks of four rows of `left` and of four columns of `right`. The threads exchange the blocks of `left`
 // (exchange_subgroup.wgsl), so that each thread sums all rows of its four columns. matmul_shared.wgsl has the constants, the
 // parameters and the bindings, and matmul_blocks.wgsl the blocks.
 

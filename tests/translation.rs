@@ -113,6 +113,7 @@ impl Asked<'_> {
         let slot = |(binding, mutable): (ResourceBinding, bool)| {
             let target = msl::BindTarget {
                 buffer: Some(binding.binding as u8),
+                texture: Some(binding.binding as u8),
                 mutable,
                 ..msl::BindTarget::default()
             };

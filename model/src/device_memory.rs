@@ -8,6 +8,8 @@
 //! mlp         x C, norm C, gate F, up F, gate * up F
 //! adapter     r for each adapted layer
 //! ```
+//!
+//! They leave out what a product on a processor copies while it runs: at most F numbers for each token of a pass.
 
 use crate::{Linear, ModelConfig};
 

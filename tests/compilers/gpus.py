@@ -35,7 +35,8 @@ def is_chosen(name):
     # On GPUs a block of keys has 32 rows.
     if "sum_items" in rest and "ROWS-32" not in rest:
         return False
-    return shader not in FOR_PROCESSORS and not {"uniform", "group", "GROUP-8"} & set(rest)
+    for_processors = shader.endswith("_texture") or shader in FOR_PROCESSORS
+    return not for_processors and not {"uniform", "group", "GROUP-8"} & set(rest)
 
 
 def hot_loop(listing):

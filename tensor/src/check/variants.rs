@@ -51,7 +51,9 @@ fn numbers(until: u32) -> Vec<u32> {
 /// The sets of constants that an entry point may be compiled with, in the order of its launches, for these head sizes.
 fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<Constants> {
     if let Some(shader) = shader.strip_suffix(TEXTURE) {
-        return constants(shader, entry, sizes, sharing);
+        // A matrix in a texture is frozen.
+        let sets = constants(shader, entry, sizes, sharing).into_iter();
+        return sets.filter(|set| !set.contains(&("LAYOUT", 2))).collect();
     }
     // On a processor and on a GPU.
     let groups = [8, 64];

@@ -403,7 +403,7 @@ impl Binding {
         let to = gpu.alloc_texture(self.size);
         let mut recorder = gpu.0.recorder.lock().expect("recorder");
         if !gpu.has_failed() {
-            recorder.copy_to_texture(self, &to);
+            recorder.copy(self, &to.storage.memory, 0);
         }
         for storage in [&self.storage, &to.storage] {
             storage.mark_used(recorder.epoch());

@@ -82,7 +82,7 @@ pub(super) enum Memory {
     Texture(wgpu::Texture, wgpu::TextureView),
 }
 
-/// Texels of four words in a row of a texture, as in matrix_texture.wgsl.
+/// Texels of four words in a row of a texture, as in weight_texture.wgsl.
 const TEXELS: u32 = 512;
 /// Bytes of a row of a texture.
 pub(super) const TEXTURE_ROW: u64 = 16 * TEXELS as u64;
@@ -131,7 +131,11 @@ pub(super) fn take(gpu: &Gpu, is_texture: bool, bytes: u64) -> Binding {
                 gpu.wait();
             }
             pool.peak = pool.peak.max(pool.held());
-            let new = if is_texture { Memory::texture } else { Memory::buffer };
+            let new = if is_texture {
+                Memory::texture
+            } else {
+                Memory::buffer
+            };
             (new(&gpu.0.device, size), 0)
         }
     };

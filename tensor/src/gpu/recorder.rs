@@ -196,61 +196,45 @@ impl Recorder {
         }
     }
 
-    /// Copies to the byte `at`: from a buffer to a buffer, or whole rows of a texture.
-    ///
-    /// # Panics
-    /// If a buffer is to be copied to a texture.
+    /// Copies to the byte `at`. Copies from and to a texture start at a row, and those from one end with a row.
     pub(super) fn copy(&mut self, from: &Binding, to: &Memory, at: u64) {
         self.pass = None;
         let new = || self.device.create_command_encoder(&Default::default());
         let encoder = self.encoder.get_or_insert_with(new);
-        let texture = match &from.storage.memory {
-            Memory::Buffer(buffer) => {
-                let Memory::Buffer(to) = to else {
-                    panic!("a copy of a buffer to a texture");
-                };
-                return encoder.copy_buffer_to_buffer(buffer, from.offset, to, at, Some(from.size));
-            }
-            Memory::Texture(texture, _) => texture,
+        let rows = |width, height| wgpu::Extent3d {
+            width: width as u32,
+            height: height as u32,
+            depth_or_array_layers: 1,
         };
-        let source = in_texture(texture, from.offset);
-        let size = wgpu::Extent3d {
-            height: (from.room() / TEXTURE_ROW) as u32,
-            ..texture.size()
-        };
-        match to {
-            Memory::Texture(to, _) => {
-                encoder.copy_texture_to_texture(source, in_texture(to, at), size);
+        let whole_rows = rows(TEXTURE_ROW / 16, from.room() / TEXTURE_ROW);
+        match (&from.storage.memory, to) {
+            (Memory::Buffer(buffer), Memory::Buffer(to)) => {
+                encoder.copy_buffer_to_buffer(buffer, from.offset, to, at, Some(from.size));
             }
-            Memory::Buffer(buffer) => {
+            (Memory::Texture(texture, _), Memory::Texture(to, _)) => {
+                let source = in_texture(texture, from.offset);
+                encoder.copy_texture_to_texture(source, in_texture(to, at), whole_rows);
+            }
+            (Memory::Texture(texture, _), Memory::Buffer(buffer)) => {
                 let layout = texel_layout(at);
                 let to = wgpu::TexelCopyBufferInfo { buffer, layout };
-                encoder.copy_texture_to_buffer(source, to, size);
+                let source = in_texture(texture, from.offset);
+                encoder.copy_texture_to_buffer(source, to, whole_rows);
             }
-        }
-    }
-
-    /// Copies a buffer to the start of a texture: whole rows, and the start of the last row.
-    pub(super) fn copy_to_texture(&mut self, from: &Binding, to: &Binding) {
-        let (Memory::Buffer(buffer), Memory::Texture(texture, _)) =
-            (&from.storage.memory, &to.storage.memory)
-        else {
-            panic!("a copy of a buffer to a texture");
-        };
-        self.pass = None;
-        let new = || self.device.create_command_encoder(&Default::default());
-        let encoder = self.encoder.get_or_insert_with(new);
-        let (whole, rest) = (from.size / TEXTURE_ROW, from.size % TEXTURE_ROW);
-        let parts = [(0, TEXTURE_ROW, whole), (whole * TEXTURE_ROW, rest, 1)];
-        for (at, bytes, rows) in parts.into_iter().filter(|(_, bytes, rows)| bytes * rows > 0) {
-            let layout = texel_layout(from.offset + at);
-            let size = wgpu::Extent3d {
-                width: bytes.div_ceil(16) as u32,
-                height: rows as u32,
-                depth_or_array_layers: 1,
-            };
-            let source = wgpu::TexelCopyBufferInfo { buffer, layout };
-            encoder.copy_buffer_to_texture(source, in_texture(texture, at), size);
+            (Memory::Buffer(buffer), Memory::Texture(to, _)) => {
+                let (whole, rest) = (from.size / TEXTURE_ROW, from.size % TEXTURE_ROW);
+                let parts = [
+                    (0, rows(TEXTURE_ROW / 16, whole)),
+                    (whole * TEXTURE_ROW, rows(rest.div_ceil(16), 1)),
+                ];
+                for (first, size) in parts {
+                    if size.width * size.height > 0 {
+                        let layout = texel_layout(from.offset + first);
+                        let source = wgpu::TexelCopyBufferInfo { buffer, layout };
+                        encoder.copy_buffer_to_texture(source, in_texture(to, at + first), size);
+                    }
+                }
+            }
         }
     }
 

@@ -135,3 +135,31 @@ fn a_buffer_beyond_the_limit_counts_with_the_limit() {
         "{error}"
     );
 }
+
+#[test]
+fn a_texture_holds_what_was_written_to_it_or_copied() {
+    let gpu = device();
+    // Three rows and ten texels.
+    let bytes: Vec<u8> = (0..3 * TEXTURE_ROW + 160)
+        .map(|i| (i * 7 % 251) as u8)
+        .collect();
+    let written = gpu.alloc_texture(bytes.len() as u64);
+    // Within a row; to its end; the rest, with whole rows and the start of the last one.
+    let mut at = 0;
+    for length in [160, TEXTURE_ROW as usize - 160 - 16, 16 + 16, bytes.len()] {
+        let end = bytes.len().min(at + length);
+        written.write(at as u64, &bytes[at..end]);
+        at = end;
+    }
+    assert!(written.read::<u8>().unwrap() == bytes, "written");
+    let copied = gpu.upload(&bytes).in_texture();
+    assert!(copied.read::<u8>().unwrap() == bytes, "copied");
+    for (i, part) in Binding::together(&[&written, &copied, &written])
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
+        assert!(part.is_texture() && part.seen_at() == i as u64 * 4 * TEXTURE_ROW);
+        assert!(part.read::<u8>().unwrap() == bytes, "part {i}");
+    }
+}

@@ -43,12 +43,8 @@ pub(super) const LARGE: usize = 1 << 18;
 /// adapter.
 const LONG: usize = 512;
 
-/// Rows and columns of a product from which copies of its factors in textures pay on a processor: a copied number must be used
-/// often.
-const COPIED: usize = 192;
-
-/// The bytes of a texture that may hold a frozen matrix with rows of `cols`; `None` if it belongs in a buffer. Short sums
-/// mean small products, for which the copy of the other factor takes too long.
+/// The bytes of the largest texture for a frozen matrix with rows of `cols`; `None` if it belongs in a buffer. Short rows mean small
+/// products, in which copying the other factor takes too long.
 pub(crate) fn texture_for(gpu: &Gpu, cols: usize) -> Option<u64> {
     let is_long = cols >= LONG.min(large());
     gpu.max_texture().filter(|_| uses_lanes(gpu) && is_long)
@@ -158,18 +154,12 @@ impl<'a> Product<'a> {
     pub(crate) fn write(self, y: &Operand) {
         let gpu = self.left.binding.gpu();
         let [m, n, k] = self.size();
-        let mut tile = match uses_lanes(gpu) {
+        let tile = match uses_lanes(gpu) {
             true => self.tile_in_lanes(y),
             false => self.tile_on_gpu(),
         };
-        let mut factors = [&self.left, &self.right].map(|factor| factor.binding.clone());
-        if self.reads_textures(&tile) {
-            tile.kernel = LANES_TEXTURE;
-            factors = factors.map(|factor| match factor.is_texture() {
-                true => factor,
-                false => factor.in_texture(),
-            });
-        }
+        let copied = (tile.kernel == LANES_TEXTURE).then(|| self.left.binding.in_texture());
+        let left = copied.as_ref().unwrap_or(&self.left.binding);
         let tiles = m.div_ceil(tile.height) * self.tiles_across(tile.width);
         let slice = match self.layout {
             ProductLayout::Tn => slice_length(k, usize::div_ceil(tile.wanted_groups, tiles.max(1))),
@@ -177,11 +167,11 @@ impl<'a> Product<'a> {
         };
         let slices = k.div_ceil(slice);
         if slices <= 1 {
-            return self.launch(&tile, &factors, tiles, slice, y, 0);
+            return self.launch(&tile, left, tiles, slice, y, 0);
         }
         let parts = Tensor::empty(gpu, &[slices, m, n]);
         let to = Operand::of(&parts);
-        self.launch(&tile, &factors, tiles * slices, slice, &to, m * n);
+        self.launch(&tile, left, tiles * slices, slice, &to, m * n);
         let params = [m, n, y.step, y.at, slices].map(|number| number as u32);
         ADD_SLICES.launch(&[], &[&parts, &y.binding], &params, Groups::of(m * n, 64));
     }
@@ -207,17 +197,6 @@ impl<'a> Product<'a> {
         y.is_wide() && columns.all(|n| n.is_multiple_of(4))
     }
 
-    /// Whether copies of the factors in textures are worth the time they take. A matrix in a texture needs the other factor in
-    /// one.
-    fn reads_textures(&self, tile: &Tile) -> bool {
-        let right = &self.right.binding;
-        let [m, _, k] = self.size();
-        let n = self.columns();
-        let can = tile.kernel == LANES && right.gpu().max_texture().is_some();
-        let pays = m.min(n) >= COPIED.min(large()) && m * n * k / 32 >= large();
-        can && (right.is_texture() || pays)
-    }
-
     /// The kernel for processors. Other kernels than the smallest tile are faster for large matrices, and compiling them takes
     /// a second.
     fn tile_in_lanes(&self, y: &Operand) -> Tile {
@@ -225,8 +204,12 @@ impl<'a> Product<'a> {
         let n = self.columns();
         let has_wide_y = self.has_wide_y(y);
         let y_wide = ("Y_WIDE", has_wide_y.into());
+        let (lanes, few_rows) = match self.right.binding.is_texture() {
+            true => (LANES_TEXTURE, FEW_ROWS_TEXTURE),
+            false => (LANES, FEW_ROWS),
+        };
         let tile = |height: usize, width: usize| Tile {
-            kernel: LANES,
+            kernel: lanes,
             height,
             width,
             wanted_groups: 2,
@@ -245,10 +228,7 @@ impl<'a> Product<'a> {
         let pays = m <= 16 && (!is_small || k >= LONG);
         if self.layout == ProductLayout::Nt && pays && is_whole {
             return Tile {
-                kernel: match self.right.binding.is_texture() {
-                    true => FEW_ROWS_TEXTURE,
-                    false => FEW_ROWS,
-                },
+                kernel: few_rows,
                 height,
                 constants: vec![y_wide, ("HEIGHT", height as u32)],
                 ..tile(height, 32)
@@ -286,11 +266,11 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// `factors` are left and right, or copies of them.
+    /// `left` is the left factor, or a copy.
     fn launch(
         &self,
         tile: &Tile,
-        factors: &[Binding; 2],
+        left: &Binding,
         groups: usize,
         slice: usize,
         y: &Operand,
@@ -339,16 +319,16 @@ impl<'a> Product<'a> {
             ("GATED", self.gated.into()),
         ];
         constants.extend(&tile.constants);
-        // Absent terms are bound to `left` and not read.
-        let left: &dyn Bind = &self.left.binding;
+        // Absent terms are bound to the left factor and not read.
+        let absent: &dyn Bind = &self.left.binding;
         let buffers = [
-            &factors[0] as &dyn Bind,
-            &factors[1],
+            left as &dyn Bind,
+            &self.right.binding,
             &y.binding,
-            low.map_or(left, |(low, _)| *low),
-            low.map_or(left, |(_, up)| &up.binding),
-            self.bias.map_or(left, |(bias, _)| bias),
-            self.residual.map_or(left, |residual| residual),
+            low.map_or(absent, |(low, _)| *low),
+            low.map_or(absent, |(_, up)| &up.binding),
+            self.bias.map_or(absent, |(bias, _)| bias),
+            self.residual.map_or(absent, |residual| residual),
         ];
         let groups =
             Groups::count(groups).work(2 * (m * self.columns()) as u64 * (k + rank) as u64);

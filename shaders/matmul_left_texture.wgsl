@@ -1,4 +1,4 @@
-// The left factor of a product, in a texture like that of matrix_texture.wgsl.
+// The left factor of a product, in a texture like that in weight_texture.wgsl.
 
 @group(0) @binding(0) var left: texture_storage_2d<rgba32uint, read>;
 

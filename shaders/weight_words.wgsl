@@ -1,6 +1,6 @@
-// A matrix in a buffer of words of 32 bits: the right factor of a product, or the table of an embedding. In kernels for
-// processors, matrix_128.wgsl or matrix_256.wgsl replaces it on devices with integers of 64 bits, and matrix_texture.wgsl is for
-// matrices in textures.
+// A matrix in a buffer, in words of 32 bits: the right factor of a product, or the table of an embedding. On devices with integers
+// of 64 bits, weight_words_128.wgsl or weight_words_256.wgsl replaces it in kernels for processors. weight_texture.wgsl is for
+// a matrix in a texture.
 
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
 

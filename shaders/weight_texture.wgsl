@@ -1,5 +1,5 @@
-// A matrix in a texture of 512 texels of four words in a row, for kernels for processors. lavapipe loads numbers of a buffer one
-// thread after the other, and texels for all threads at once: a word takes a fifth of the time.
+// A matrix in a texture with rows of 512 texels, which are four words each, for kernels for processors. lavapipe loads a number of a
+// buffer for one thread after the other, and a texel for all threads at once.
 
 @group(0) @binding(1) var right: texture_storage_2d<rgba32uint, read>;
 
