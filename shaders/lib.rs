@@ -38,10 +38,10 @@ shaders! {
     embedding_texture = embedding + weight_texture + weight_quantised
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + matmul_left + weight_words_128 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matmul_left_64 + weight_words_128 + weight_quantised + loads_64 + exchange_subgroup
     matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matmul_left_texture + weight_texture + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows + matmul_shared + matmul_left + weight_words_256 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows_texture = matmul_rows + matmul_shared + matmul_left + weight_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + matmul_left_64 + weight_words_256 + weight_quantised + loads_64 + exchange_subgroup
+    matmul_rows_texture = matmul_rows + matmul_shared + matmul_left_64 + weight_texture + weight_quantised + loads_64 + exchange_subgroup
     matmul_slices
     matmul_tiles + matmul_shared + matmul_blocks + matmul_left + weight_words + weight_quantised + loads
     muon
@@ -69,9 +69,10 @@ pub struct Dialect {
 const IMMEDIATES: &str = "var<immediate> params: Params;";
 const UNIFORM: &str = "@group(0) @binding(7) var<uniform> params: Params;";
 /// The shared files that need an extended dialect, and those that replace them otherwise.
-const REPLACED: [(&str, &str); 4] = [
+const REPLACED: [(&str, &str); 5] = [
     (file!(exchange_subgroup), file!(exchange_group)),
     (file!(loads_64), file!(loads)),
+    (file!(matmul_left_64), file!(matmul_left)),
     (file!(weight_words_128), file!(weight_words)),
     (file!(weight_words_256), file!(weight_words)),
 ];

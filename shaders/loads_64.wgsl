@@ -12,12 +12,6 @@ fn four(stored: Four) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4(words_of(stored.x), words_of(stored.y)));
 }
 
-/// The number with the index i of an array of fours.
-fn number_of(stored: Four, i: u32) -> f32 {
-    let two = bitcast<vec2<f32>>(words_of(stored[i / 2u % 2u]));
-    return select(two.x, two.y, i % 2u == 1u);
-}
-
 fn eight(stored: Eight) -> mat2x4<f32> {
     return mat2x4(four(stored.xy), four(stored.zw));
 }
