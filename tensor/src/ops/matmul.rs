@@ -12,7 +12,7 @@ mod product;
 
 use super::weight::Operand;
 use crate::Tensor;
-pub(super) use product::{MoreColumns, Product, ProductLayout, texture_for};
+pub(super) use product::{MoreColumns, Product, ProductLayout};
 
 impl Tensor {
     /// (M, K) times (K, N).

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::matmul::texture_for;
 use crate::gpu::{Bind, Binding};
 use crate::{Gpu, GpuError, Tensor};
 
@@ -255,6 +254,18 @@ struct WeightInner {
 struct Shard {
     rows: Range<usize>,
     binding: Binding,
+}
+
+/// Numbers of a row from which a matrix is in a texture on a processor. Shorter rows mean small products, in which copying the
+/// other factor takes too long.
+const TEXTURE_COLS: usize = 512;
+
+/// The bytes of the largest texture for a matrix with rows of `cols`; `None` if it belongs in a buffer.
+fn texture_for(gpu: &Gpu, cols: usize) -> Option<u64> {
+    let is_long = cols >= TEXTURE_COLS;
+    #[cfg(test)]
+    let is_long = tests::FORCED.get().unwrap_or(is_long);
+    gpu.max_texture().filter(|_| is_long)
 }
 
 /// Elements of an upload block.
@@ -551,4 +562,4 @@ impl Matrix {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -43,13 +43,6 @@ pub(super) const LARGE: usize = 1 << 18;
 /// adapter.
 const LONG: usize = 512;
 
-/// The bytes of the largest texture for a frozen matrix with rows of `cols`; `None` if it belongs in a buffer. Short rows mean small
-/// products, in which copying the other factor takes too long.
-pub(crate) fn texture_for(gpu: &Gpu, cols: usize) -> Option<u64> {
-    let is_long = cols >= LONG.min(large());
-    gpu.max_texture().filter(|_| uses_lanes(gpu) && is_long)
-}
-
 fn large() -> usize {
     #[cfg(test)]
     if let Some(forced) = super::tests::FORCED_LARGE.get() {

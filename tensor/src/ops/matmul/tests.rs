@@ -6,6 +6,7 @@ use proptest::sample::select;
 use super::product::LARGE;
 use super::*;
 use crate::check::reference::{MATMUL as TOLERANCE, matmul as reference, transposed};
+use crate::ops::weight;
 use crate::testing::{Array, assert_close, check, check_value, gpu};
 
 thread_local! {
@@ -21,9 +22,12 @@ pub(in crate::ops) fn with_each_variant(test: impl Fn(bool)) {
     for (lanes, large) in [(true, usize::MAX), (true, 0), (false, LARGE), (false, 0)] {
         FORCED.set(Some(lanes));
         FORCED_LARGE.set(Some(large));
+        // The kernels for large matrices also read textures.
+        weight::tests::FORCED.set(Some(lanes && large == 0));
         test(lanes);
         FORCED.set(None);
         FORCED_LARGE.set(None);
+        weight::tests::FORCED.set(None);
     }
 }
 

@@ -4,6 +4,11 @@ use crate::ops::matmul::tests::with_each_variant;
 use crate::testing::gpu;
 use proptest::prelude::*;
 
+thread_local! {
+    /// Whether matrices on this thread are in textures.
+    pub(in crate::ops) static FORCED: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
+}
+
 /// Values that are exact in both 16-bit formats: seven significant bits, in the normal range of f16.
 fn representable() -> impl Strategy<Value = f32> {
     (-64i32..64, -8i32..8).prop_map(|(n, e)| n as f32 * f32::powi(2.0, e))
