@@ -78,8 +78,8 @@ pub(super) fn too_low_limit() -> Option<String> {
     use rustix::process::{Resource, getrlimit};
     use std::sync::Mutex;
     use std::thread::{Builder, available_parallelism, scope};
-    // A software driver starts a thread for each core, up to 32, and a few more.
-    let threads = available_parallelism().map_or(1, usize::from).min(32) + 6;
+    // A software driver starts one or two threads for each core, up to 32, and a few more.
+    let threads = (2 * available_parallelism().map_or(1, usize::from)).min(32) + 6;
     // A thread reserves 8 MiB for its stack and 64 MiB for its allocations.
     let wanted = 512 + 72 * threads as u64;
     let limit = getrlimit(Resource::As).current.map(|bytes| bytes >> 20);
