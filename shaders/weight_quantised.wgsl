@@ -25,10 +25,14 @@ fn scale_at(start: u32, at: u32) -> vec2<f32> {
     return unpack2x16float(word_at(quant_at(start, at).scale));
 }
 
-/// The product is exact in 24 bits, so the sum is rounded once, with and without a fused multiply-add.
 fn values_of(scale: vec2<f32>, quants: vec4<u32>) -> vec4<f32> {
+    return scaled(vec4(scale.x), scale.y, quants);
+}
+
+/// The products are exact in 24 bits, so each sum is rounded once, with and without a fused multiply-add.
+fn scaled(scales: vec4<f32>, minimum: f32, quants: vec4<u32>) -> vec4<f32> {
     // Processors have no instruction that converts unsigned numbers.
-    return vec4<f32>(bitcast<vec4<i32>>(quants)) * scale.x + scale.y;
+    return vec4<f32>(bitcast<vec4<i32>>(quants)) * scales + minimum;
 }
 
 /// Four values of a row, from a multiple of four on.

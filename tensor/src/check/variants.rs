@@ -63,8 +63,9 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
         ("embedding", "gather") => each("FORMAT", &numbers(6)),
         ("norm", "weight_backward") => each("CENTERED", &numbers(2)),
         ("norm", _) => {
-            let lanes = each("LANES", &[1, 2, 4, 8, 16, 32, 64]);
-            times(times(lanes, "STEP", &[1, 4]), "CENTERED", &numbers(2))
+            let mut sets = times(each("LANES", &[1, 2, 4, 8, 16, 32, 64]), "GROUP", &[64]);
+            sets.extend(times(each("LANES", &[1]), "GROUP", &[8]));
+            times(times(sets, "STEP", &[1, 4]), "CENTERED", &numbers(2))
         }
         // The checks use short blocks of the vocabulary.
         ("log_prob" | "sample", _) => times(each("GROUP", &groups), "BLOCK", &[64, 2048]),

@@ -7,13 +7,14 @@
 //! both:       dw = Σ over rows of dy n
 
 use crate::gpu::{Bind, Groups, Kernel, params};
+use crate::ops::threads_together;
 use crate::{Gpu, Tensor};
 
 const FORWARD: Kernel = Kernel::new("norm", "forward");
 const BACKWARD: Kernel = Kernel::new("norm", "backward");
 const WEIGHT_BACKWARD: Kernel = Kernel::new("norm", "weight_backward");
 
-/// Threads of a group: `GROUP` in the shader.
+/// Threads of a workgroup on a GPU, and of the gradient of the weight: `GROUP` in the shader.
 const GROUP: usize = 64;
 
 /// Rows that one thread sums for the gradient of the weight.
@@ -55,10 +56,11 @@ impl Tensor {
         let centered = ("CENTERED", u32::from(bias.is_some()));
         let (x, w, y) = (self.detach(), weight.detach(), self.empty_like());
         let params = params! { rows: u32 = x.rows(), cols: u32 = x.cols(), eps: f32 = eps, chunk: u32 = CHUNK };
-        let lanes = lanes(x.gpu(), x.cols());
+        let (lanes, group) = (lanes(x.gpu(), x.cols()), threads_together(x.gpu()));
+        let sizes = [("LANES", lanes as u32), ("GROUP", group as u32)];
         let step = ("STEP", if x.cols().is_multiple_of(4) { 4 } else { 1 });
-        let constants = [("LANES", lanes as u32), step, centered];
-        let groups = Groups::of(x.rows() * lanes, GROUP);
+        let constants = [sizes[0], sizes[1], step, centered];
+        let groups = Groups::of(x.rows() * lanes, group);
         let kept = Tensor::empty(x.gpu(), &[x.rows(), 1 + bias.iter().len()]);
         // RMS norm does not read the bias; the weight takes its binding.
         let buffers: [&dyn Bind; 5] = [&x, &w, bias.unwrap_or(&w), &y, &kept];
