@@ -146,8 +146,8 @@ impl Sizes {
         let divide = |(together, few): (usize, bool)| {
             let each = rows_of_a_thread(entry, self.head_size as u32, few) as usize;
             let block = 8 / together * each;
-            // Loading a key takes as long as computing two rows with it.
-            let cost = visible.keys_met(block) * (each + 2) * self.heads / together;
+            // Loading a key takes as long as computing a row with it.
+            let cost = visible.keys_met(block) * (each + 1) * self.heads / together;
             (cost, block, together, few)
         };
         let all = together.flat_map(|together| few.clone().map(move |few| (together, few)));
