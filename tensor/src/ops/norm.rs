@@ -57,9 +57,12 @@ impl Tensor {
         let (x, w, y) = (self.detach(), weight.detach(), self.empty_like());
         let params = params! { rows: u32 = x.rows(), cols: u32 = x.cols(), eps: f32 = eps, chunk: u32 = CHUNK };
         let (lanes, group) = (lanes(x.gpu(), x.cols()), threads_together(x.gpu()));
-        let sizes = [("LANES", lanes as u32), ("GROUP", group as u32)];
-        let step = ("STEP", if x.cols().is_multiple_of(4) { 4 } else { 1 });
-        let constants = [sizes[0], sizes[1], step, centered];
+        let constants = [
+            ("LANES", lanes as u32),
+            ("GROUP", group as u32),
+            ("STEP", if x.cols().is_multiple_of(4) { 4 } else { 1 }),
+            centered,
+        ];
         let groups = Groups::of(x.rows() * lanes, group);
         let kept = Tensor::empty(x.gpu(), &[x.rows(), 1 + bias.iter().len()]);
         // RMS norm does not read the bias; the weight takes its binding.
