@@ -21,11 +21,11 @@ var<immediate> params: Params;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 fn number(row: u32, column: u32) -> f32 {
-    let start = params.at + row * params.step;
+    let start = params.at + row_start(row, params.step);
     if FORMAT >= 3u {
         return quantised_four(start, column / 4u * 4u)[column % 4u];
     }
-    let i = start + column;
+    let i = start + column / 4u * 4u * INTERLEAVED + column % 4u;
     if FORMAT == 0u {
         return bitcast<f32>(word_at(i));
     }

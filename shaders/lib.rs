@@ -34,16 +34,16 @@ shaders! {
     attention + attention_shared
     attention_lanes + attention_shared + loads_64 + exchange_subgroup
     binary
-    embedding + weight_words + weight_quantised
-    embedding_texture = embedding + weight_texture + weight_quantised
+    embedding + weight_words + weight_rows
+    embedding_texture = embedding + weight_texture + weight_rows
     fill
     log_prob + reduce_group
-    matmul_lanes + matmul_shared + matmul_blocks + matmul_left_64 + weight_words_128 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matmul_left_texture + weight_texture + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows + matmul_shared + matmul_left_64 + weight_words_256 + weight_quantised + loads_64 + exchange_subgroup
-    matmul_rows_texture = matmul_rows + matmul_shared + matmul_left_64 + weight_texture + weight_quantised + loads_64 + exchange_subgroup
+    matmul_lanes + matmul_shared + matmul_blocks + matmul_left_64 + weight_words_128 + weight_rows + loads_64 + exchange_subgroup
+    matmul_lanes_texture = matmul_lanes + matmul_shared + matmul_blocks + matmul_left_texture + weight_texture + weight_rows + loads_64 + exchange_subgroup
+    matmul_rows + matmul_shared + matmul_left_64 + weight_words_256 + weight_rows + loads_64 + exchange_subgroup
+    matmul_rows_texture = matmul_rows + matmul_shared + matmul_left_64 + weight_texture + weight_rows + loads_64 + exchange_subgroup
     matmul_slices
-    matmul_tiles + matmul_shared + matmul_blocks + matmul_left + weight_words + weight_quantised + loads
+    matmul_tiles + matmul_shared + matmul_blocks + matmul_left + weight_words + weight_rows + loads
     muon
     norm + reduce_group
     policy_loss + reduce_group

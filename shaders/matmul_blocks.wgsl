@@ -16,11 +16,11 @@ fn right_four(start: u32, at: u32, end: u32) -> vec4<f32> {
     if FORMAT >= 3u {
         return quantised_four(start, at);
     }
-    let first = start + at;
+    let first = start + at * INTERLEAVED;
     if FORMAT != 0u {
         return from_halves(two_words(first / 4u));
     }
-    if WIDE == 1u {
+    if WIDE == 1u || INTERLEAVED > 1u {
         return bitcast<vec4<f32>>(four_words(first / 4u));
     }
     let i = places(start, at, end);
@@ -60,17 +60,26 @@ fn left_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
     return mat4x4(left_four(starts.x, k, end), left_four(starts.y, k, end), left_four(starts.z, k, end), left_four(starts.w, k, end));
 }
 
+/// Four numbers of each of four rows of `right`.
+fn right_rows(starts: vec4<u32>, at: u32, end: u32) -> mat4x4<f32> {
+    if INTERLEAVED > 1u && (FORMAT == 1u || FORMAT == 2u) {
+        // A texel has four numbers of two rows.
+        let first = four_words((starts.x + at * INTERLEAVED) / 8u);
+        let second = four_words((starts.z + at * INTERLEAVED) / 8u);
+        return mat4x4(from_halves(first.xy), from_halves(first.zw), from_halves(second.xy), from_halves(second.zw));
+    }
+    return mat4x4(right_four(starts.x, at, end), right_four(starts.y, at, end), right_four(starts.z, at, end), right_four(starts.w, at, end));
+}
+
 /// Four of k (the columns of the result) by four columns.
 fn right_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
     let starts = place.starts;
     if LAYOUT == 0u {
-        return transpose(mat4x4(
-            right_four(starts.x, k, end), right_four(starts.y, k, end), right_four(starts.z, k, end), right_four(starts.w, k, end),
-        ));
+        return transpose(right_rows(starts, k, end));
     }
-    let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
-    return mat4x4(
-        right_four(i.x, place.column, place.size), right_four(i.y, place.column, place.size),
-        right_four(i.z, place.column, place.size), right_four(i.w, place.column, place.size),
-    );
+    let rows = vec4(k, k + 1u, k + 2u, k + 3u);
+    if INTERLEAVED > 1u {
+        return right_rows(starts.x + row_start(k, starts.y) + (rows - k) * STRIPE, place.column, place.size);
+    }
+    return right_rows(starts.x + min(rows, vec4(end - 1u)) * starts.y, place.column, place.size);
 }

@@ -22,11 +22,11 @@ fn quants_of(start: u32, k: u32) -> Quants {
         return quants;
     }
     let place = quant_at(start, k);
-    let first = eight_words(place.word / 8u);
+    let first = eight_words(place.word / 4u);
     quants.words[0] = first[0];
     quants.words[1] = first[1];
     if FORMAT > 3u {
-        let second = eight_words(place.word / 8u + 1u);
+        let second = eight_words(place.word / 4u + 2u * INTERLEAVED);
         quants.words[2] = second[0];
         quants.words[3] = second[1];
     }
@@ -45,17 +45,17 @@ fn quants_of(start: u32, k: u32) -> Quants {
 
 /// Numbers 16 `part` to 16 `part` + 15 of a step of a row of `right`.
 fn right_sixteen(start: u32, k: u32, quants: Quants, part: u32) -> mat4x4<f32> {
-    let at = start + k + 16u * part;
+    let at = start + (k + 16u * part) * INTERLEAVED;
     if FORMAT == 0u {
-        let first = eight_words(at / 8u);
-        let second = eight_words(at / 8u + 1u);
+        let first = eight_words(at / 4u);
+        let second = eight_words(at / 4u + 2u * INTERLEAVED);
         return mat4x4(
             bitcast<vec4<f32>>(first[0]), bitcast<vec4<f32>>(first[1]),
             bitcast<vec4<f32>>(second[0]), bitcast<vec4<f32>>(second[1]),
         );
     }
     if FORMAT < 3u {
-        let pairs = eight_words(at / 16u);
+        let pairs = eight_words(at / 8u);
         return mat4x4(
             from_halves(pairs[0].xy), from_halves(pairs[0].zw), from_halves(pairs[1].xy), from_halves(pairs[1].zw),
         );
@@ -79,6 +79,23 @@ fn right_sixteen(start: u32, k: u32, quants: Quants, part: u32) -> mat4x4<f32> {
         values_of(scale, (vec4(its_words.x) >> bits) & vec4(255u)), values_of(scale, (vec4(its_words.y) >> bits) & vec4(255u)),
         values_of(scale, (vec4(its_words.z) >> bits) & vec4(255u)), values_of(scale, (vec4(its_words.w) >> bits) & vec4(255u)),
     );
+}
+
+struct TwoRows { first: mat4x4<f32>, second: mat4x4<f32> }
+
+/// The same of two consecutive rows.
+fn right_two(starts: vec2<u32>, k: u32, first: Quants, second: Quants, part: u32) -> TwoRows {
+    if INTERLEAVED > 1u && (FORMAT == 1u || FORMAT == 2u) {
+        // A texel has four numbers of each.
+        let at = (starts.x + (k + 16u * part) * INTERLEAVED) / 8u;
+        let even = eight_words(at);
+        let odd = eight_words(at + INTERLEAVED / 2u);
+        return TwoRows(
+            mat4x4(from_halves(even[0].xy), from_halves(odd[0].xy), from_halves(even[1].xy), from_halves(odd[1].xy)),
+            mat4x4(from_halves(even[0].zw), from_halves(odd[0].zw), from_halves(even[1].zw), from_halves(odd[1].zw)),
+        );
+    }
+    return TwoRows(right_sixteen(starts.x, k, first, part), right_sixteen(starts.y, k, second, part));
 }
 
 /// The block with these columns of the result. A function, because Mesa computes the product of a vector and a matrix that was
@@ -113,12 +130,10 @@ fn few_rows(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
         offered();
         let quants = array(quants_of(starts.x, k), quants_of(starts.y, k), quants_of(starts.z, k), quants_of(starts.w, k));
         for (var part = 0u; part < STEP / 16u; part++) {
-            var a = right_sixteen(starts.x, k, quants[0], part);
-            var b = right_sixteen(starts.y, k, quants[1], part);
-            var c = right_sixteen(starts.z, k, quants[2], part);
-            var d = right_sixteen(starts.w, k, quants[3], part);
+            var a = right_two(starts.xy, k, quants[0], quants[1], part);
+            var b = right_two(starts.zw, k, quants[2], quants[3], part);
             for (var block = 0u; block < 4u; block++) {
-                let right = block_of(a[block], b[block], c[block], d[block]);
+                let right = block_of(a.first[block], a.second[block], b.first[block], b.second[block]);
                 let slot = (part * 4u + block) % OWN;
                 let first_thread = (part * 4u + block) / OWN * HEIGHT;
                 for (var r = 0u; r < HEIGHT; r++) {

@@ -114,8 +114,15 @@ fn starts_of(row: u32, at: u32, beside: u32, step: u32) -> vec4<u32> {
     return at + min(vec4(row, row + 1u, row + 2u, row + 3u), vec4(part.n - 1u)) * step;
 }
 
-/// For layout 0: the starts of the rows of `right` that belong to four columns of the tile.
+/// For layout 0: the starts of the rows of `right` that belong to four columns of the tile, of which the first is a multiple of
+/// four.
 fn right_starts(column: u32) -> vec4<u32> {
+    if INTERLEAVED > 1u {
+        // Rows beyond the last one are zeros.
+        let start = row_start(column / (1u + GATED), params.right_step);
+        let first = vec2(start, start + STRIPE);
+        return vec4(part.right_at + first, select(part.right_at + 2u * STRIPE, params.right_at_1, GATED == 1u) + first);
+    }
     return starts_of(column, part.right_at, params.right_at_1, params.right_step);
 }
 

@@ -4,6 +4,9 @@
 
 @group(0) @binding(1) var<storage, read> right: array<vec4<u32>>;
 
+/// As in weight_texture.wgsl. Here rows are stored one after the other.
+const INTERLEAVED: u32 = 1u;
+
 fn word_at(i: u32) -> u32 {
     return right[i / 4u][i % 4u];
 }
@@ -19,7 +22,7 @@ fn four_words(i: u32) -> vec4<u32> {
     return right[i];
 }
 
-/// The words from 8i on.
+/// The words from 4i on, for an even i.
 fn eight_words(i: u32) -> array<vec4<u32>, 2> {
-    return array(right[2u * i], right[2u * i + 1u]);
+    return array(right[i], right[i + 1u]);
 }

@@ -2,6 +2,9 @@
 
 @group(0) @binding(1) var<storage, read> right: array<vec2<u64>>;
 
+/// As in weight_words.wgsl.
+const INTERLEAVED: u32 = 1u;
+
 fn word_at(i: u32) -> u32 {
     let two = two_words(i / 2u);
     return select(two.x, two.y, i % 2u == 1u);

@@ -63,6 +63,11 @@ impl WeightFormat {
         self.group().map_or(self.bits() / 8, |_| 16)
     }
 
+    /// The bytes of an interleaved row that lie together.
+    fn stripe(self) -> usize {
+        self.group().map_or(self.bits() / 2, |_| 16)
+    }
+
     /// The bytes of a row, a multiple of 16.
     fn row_bytes(self, cols: usize) -> usize {
         match self.group() {
@@ -260,12 +265,31 @@ struct Shard {
 /// other factor takes too long.
 const TEXTURE_COLS: usize = 512;
 
+/// Rows of a matrix in a texture that are interleaved: four numbers of each, or 16 bytes of quantised ones, then the next of each.
+/// Each shard has a multiple of that, the last ones zeros. shaders/weight_texture.wgsl has the same number.
+const INTERLEAVED: usize = 32;
+
 /// The bytes of the largest texture for a matrix with rows of `cols`; `None` if it belongs in a buffer.
 fn texture_for(gpu: &Gpu, cols: usize) -> Option<u64> {
     let is_long = cols >= TEXTURE_COLS;
     #[cfg(test)]
     let is_long = tests::FORCED.get().unwrap_or(is_long);
     gpu.max_texture().filter(|_| is_long)
+}
+
+/// Interleaves the rows of each group of `group` bytes in stripes of `stripe` bytes. The same with the stripes of a group that
+/// lie together as rows restores the order.
+fn interleave(bytes: &mut [u8], group: usize, row_bytes: usize, stripe: usize) {
+    let mut interleaved = vec![0; group];
+    for rows in bytes.chunks_exact_mut(group) {
+        for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
+            let places = interleaved[r * stripe..].chunks_mut(group / row_bytes * stripe);
+            for (to, some) in places.zip(row.chunks_exact(stripe)) {
+                to[..stripe].copy_from_slice(some);
+            }
+        }
+        rows.copy_from_slice(&interleaved);
+    }
 }
 
 /// Elements of an upload block.
@@ -318,19 +342,23 @@ impl Weight {
         let texture = texture_for(gpu, cols);
         let most = gpu.caps().max_binding.min(texture.unwrap_or(u64::MAX));
         // A multiple of eight, so that sums over rows continue at a multiple of four in the next shard.
-        let most = (most as usize / row_bytes / 8 * 8).max(8);
-        let block = (UPLOAD_BLOCK / cols.max(1)).max(1);
+        let interleaved = if texture.is_some() { INTERLEAVED } else { 1 };
+        let unit = interleaved.max(8);
+        let most = (most as usize / row_bytes / unit * unit).max(unit);
+        let block = (UPLOAD_BLOCK / cols.max(1))
+            .max(1)
+            .next_multiple_of(interleaved);
         let mut shards = Vec::new();
         for first in (0..rows).step_by(most) {
             let rows = first..rows.min(first + most);
-            let bytes = (rows.len() * row_bytes) as u64;
+            let bytes = (rows.len().next_multiple_of(interleaved) * row_bytes) as u64;
             let binding = match texture {
                 Some(_) => gpu.alloc_texture(bytes),
                 None => gpu.alloc(bytes),
             };
             for start in rows.clone().step_by(block) {
                 let end = rows.end.min(start + block);
-                let mut bytes = vec![0; (end - start) * row_bytes];
+                let mut bytes = vec![0; (end - start).next_multiple_of(interleaved) * row_bytes];
                 let padded = bytes.chunks_exact_mut(row_bytes.max(1));
                 match (read(start..end).into(), format.group()) {
                     (WeightRows::Values(values), group) => {
@@ -350,6 +378,10 @@ impl Weight {
                         }
                     }
                     (WeightRows::Quants(..), None) => panic!("upload: quants for {format:?}"),
+                }
+                if texture.is_some() {
+                    let group = interleaved * row_bytes;
+                    interleave(&mut bytes, group, row_bytes, format.stripe());
                 }
                 binding.write(((start - first) * row_bytes) as u64, &bytes);
             }
@@ -391,8 +423,13 @@ impl Weight {
         let (cols, format) = (self.cols(), self.format());
         let mut values = Vec::with_capacity(self.rows() * cols);
         for shard in &self.0.shards {
-            let bytes: Vec<u8> = shard.binding.read()?;
-            let rows = bytes.chunks_exact(format.row_bytes(cols));
+            let mut bytes: Vec<u8> = shard.binding.read()?;
+            let row_bytes = format.row_bytes(cols);
+            if shard.binding.is_texture() {
+                let (group, stripe) = (INTERLEAVED * row_bytes, format.stripe());
+                interleave(&mut bytes, group, INTERLEAVED * stripe, stripe);
+            }
+            let rows = bytes.chunks_exact(row_bytes).take(shard.rows.len());
             values.extend(rows.flat_map(|row| format.decode(row, cols)));
         }
         Ok(values)
@@ -545,6 +582,11 @@ impl Matrix {
                 let overlap = |shard: &Shard| {
                     let start = shard.rows.start.max(rows.start);
                     let end = shard.rows.end.min(rows.end);
+                    let is_first = (start - shard.rows.start).is_multiple_of(INTERLEAVED);
+                    assert!(
+                        is_first || start >= end || !shard.binding.is_texture(),
+                        "pieces: row {start}"
+                    );
                     (start < end).then(|| Operand {
                         binding: shard.binding.clone(),
                         rows: start..end,

@@ -1,5 +1,14 @@
-// Rows of quantised matrices, in the layout of tensor/src/ops/weight.rs: for each chunk of 256 values the scales and minima of
-// their groups, then the quants. Appended to shaders with FORMAT and `word_at`, which returns a word of the matrix.
+// Where the rows of matrices start, and the numbers of quantised ones, in the layout of tensor/src/ops/weight.rs: for each chunk of
+// 256 values the scales and minima of their groups, then the quants. Appended to shaders with FORMAT, INTERLEAVED and `word_at`, which
+// returns a word of the matrix.
+
+/// The part of an interleaved row that lies together: four numbers, or 16 bytes of quantised ones; in the unit of `step`.
+const STRIPE: u32 = select(4u, 1u, FORMAT >= 3u);
+
+/// The start of a row behind that of the matrix. `step` is the length of a row.
+fn row_start(row: u32, step: u32) -> u32 {
+    return row / INTERLEAVED * INTERLEAVED * step + row % INTERLEAVED * STRIPE;
+}
 
 /// The place of the word with the value `at` of a row that starts at the 16 bytes `start`, and of the scale and minimum of its
 /// group.
@@ -16,8 +25,14 @@ fn quant_at(start: u32, at: u32) -> Quant {
         head = 16u;
         group = 16u;
     }
-    let chunk = 4u * start + at / 256u * (head + 256u / per_word);
-    return Quant(chunk + head + at % 256u / per_word, chunk + at % 256u / group);
+    let chunk = at / 256u * (head + 256u / per_word);
+    return Quant(
+        word_of_row(start, chunk + head + at % 256u / per_word), word_of_row(start, chunk + at % 256u / group),
+    );
+}
+
+fn word_of_row(start: u32, i: u32) -> u32 {
+    return 4u * (start + i / 4u * INTERLEAVED) + i % 4u;
 }
 
 /// Scale and minimum of the group with the value `at`.
