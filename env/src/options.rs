@@ -43,7 +43,7 @@ impl OptionRange {
     pub fn wanted(&self) -> String {
         match *self {
             OptionRange::Whole(low, usize::MAX) => format!("at least {low}"),
-            OptionRange::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            OptionRange::Whole(low, high) => format!("an integer from {low} to {high}"),
             OptionRange::Real(low, f64::MAX) => format!("a number, {low} or more"),
             OptionRange::Real(low, high) => format!("a number from {low} to {high}"),
             OptionRange::Positive(f64::MAX) => "a number above 0".to_owned(),
@@ -159,7 +159,7 @@ pub trait DeclaredOptions: Default + Serialize + DeserializeOwned {
 /// let options = LakeOptions::read("lake", &serde_json::json!({ "size": 8 }))?;
 /// assert_eq!(options.in_force(None), serde_json::json!({ "size": 8 }));
 /// let error = LakeOptions::read("lake", &serde_json::json!({ "size": 1 })).unwrap_err();
-/// assert_eq!(error.to_string(), "lake: option `size` is 1, but must be a whole number from 2 to 64");
+/// assert_eq!(error.to_string(), "lake: option `size` is 1, but must be an integer from 2 to 64");
 /// # Ok::<(), lapwing_env::OptionsError>(())
 /// ```
 #[macro_export]
@@ -318,14 +318,14 @@ pub fn described<T: DeserializeOwned>() -> String {
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     let (_, wanted) = error.split_once("expected ").unwrap_or_default();
     let words = match wanted {
-        "usize" | "u64" => "a whole number",
+        "usize" | "u64" => "an integer",
         "f64" => "a number",
         "a boolean" => "true or false",
         "a map" => "a table",
-        "a sequence" => "a list of texts in quotes",
+        "a sequence" => "a list of strings in quotes",
         "an array of length 2" => "a list of two numbers",
         "path string" => "a path in quotes",
-        "a string" => "a text in quotes",
+        "a string" => "a string in quotes",
         other => other,
     };
     words.to_owned()

@@ -29,7 +29,7 @@ impl Stream {
         Stream(ChaCha8Rng::from_seed(key))
     }
 
-    /// Draws a whole number from 0 to `count - 1` evenly.
+    /// Draws an integer from 0 to `count - 1` evenly.
     ///
     /// # Panics
     /// If `count` is 0.

@@ -337,7 +337,7 @@ fn config_json(base: &str, config: &LoraConfig, sites: &[LoraSite]) -> Value {
     })
 }
 
-/// Writes whole numbers without a fraction, as PEFT does.
+/// Writes integers without a fraction, as PEFT does.
 fn number(alpha: f64) -> Value {
     if alpha.fract() == 0.0 && alpha.abs() < 1e15 {
         json!(alpha as i64)

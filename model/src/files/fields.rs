@@ -78,9 +78,9 @@ impl<'a> JsonFields<'a> {
         }))
     }
 
-    /// Returns a whole number from 1 to `most`.
+    /// Returns an integer from 1 to `most`.
     pub(crate) fn count(&self, field: &str, most: usize) -> Result<Option<usize>, ModelError> {
-        let wrong = format!("not a whole number from 1 to {most}");
+        let wrong = format!("not an integer from 1 to {most}");
         self.convert(field, &wrong, |value| {
             let number = value.as_u64().filter(|n| (1..=most as u64).contains(n))?;
             Some(number as usize)

@@ -18,13 +18,13 @@ fn the_games_are_listed_with_their_options() {
     2048-small (variant of 2048): A tile of 32 within 25 moves.
       actions: up, down, left, right
       options, with their defaults:
-        target = 32        the tile that ends the game, a power of two (a whole number from 32 to 16384)
+        target = 32        the tile that ends the game, a power of two (an integer from 32 to 16384)
         goal = "high"      whether to make high tiles, or to keep them low: then each higher tile costs its share (`high` or `low`)
         up_cost = 0.0      cost of each `up` (a number from 0 to 1000)
         swapped = false    the words left and right swap their meanings (true or false)
         wording = "usual"  the words of the rules (`usual` or `other`)
         symbols = "usual"  tiles as numbers, or as letters: `A` for 2, `B` for 4, and so on (`usual` or `other`)
-        step_limit = 25    moves of an episode (a whole number from 1 to 100000)
+        step_limit = 25    moves of an episode (an integer from 1 to 100000)
         view = "board"     the picture alone, or a description above it (`board` or `full`)
       probes, for lapwing probe and game.probe:
         low        Tiles must stay low: each higher tile costs points.

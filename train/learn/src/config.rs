@@ -37,9 +37,9 @@ lapwing_env::options! {
     /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default is
     /// lowered to a smaller `group_size`. No effect with `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
-    /// How those are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the paper; `uniform`,
-    /// drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose returns vary most
-    /// (PODS); `all`, every episode.
+    /// How the episodes to train on are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the
+    /// paper; `uniform`, drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose
+    /// returns vary most (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
     /// Share of the groups that retry an earlier scene on which an episode did not succeed, as long as there is one; the others
     /// play new scenes. A scene is retried until its episodes have equal returns. So more of training is about what is not learned
@@ -55,10 +55,10 @@ lapwing_env::options! {
     clip_low: f64 = 0.2, in Real(0.0, 1.0);
     /// Clips a token's ratio above 1 + this. 0.2, as in PPO. Only with `ratio = "token"`.
     clip_high: f64 = 0.2, in Real(0.0, f64::MAX);
-    /// The same for a turn's ratio, down (0 to 1) and up. 0.01: a mean over a few tokens moves less than each of them. Only
+    /// Clips a turn's ratio below 1 - the first and above 1 + the second. 0.01: a mean over a few tokens moves less than each of them. Only
     /// with `ratio = "turn"`.
     turn_clip: [f64; 2] = [0.01, 0.01];
-    /// The same for an episode's ratio. GSPO's values for whole replies. Only with `ratio = "episode"`.
+    /// Clips an episode's ratio, likewise. GSPO's values for whole replies. Only with `ratio = "episode"`.
     episode_clip: [f64; 2] = [3e-4, 4e-4];
     /// Range of the mean entropy of a token, in nats. Outside of it, entropy becomes a part of the advantage. 0 to 100: no
     /// limit.
@@ -72,7 +72,7 @@ lapwing_env::options! {
     /// started from; with `weights = "all"`, a copy of the initial model. If this is 0, the KL is not measured, and the update
     /// has one forward pass instead of two. Small: it prevents collapse and should not slow training.
     beta: f64 = 0.001, in Real(0.0, f64::MAX);
-    /// Estimator of that KL from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
+    /// Estimator of the KL penalty from one sample. `k3`, as in GRPO: its gradient is that of KL(reference, policy). `k2`: its
     /// gradient is that of KL(policy, reference). (The gradient of k1 is zero on average, so it is refused.)
     kl: Kl = Kl::K3;
     /// What the loss is a mean over: `token`, all tokens, so long replies and long episodes count more; `turn`, turns, each the
@@ -82,7 +82,7 @@ lapwing_env::options! {
     /// Passes over a step's episodes. 1: the only fully on-policy choice.
     passes: usize = 1, in Whole(1, usize::MAX);
     /// Optimiser updates in a pass, each on a part of the episodes. With half as many as `groups` or fewer, the episodes of a group
-    /// stay together, which computes fewer states twice. 1, for the same reason.
+    /// stay together, which computes fewer states twice. 1: as with `passes`, the only fully on-policy choice.
     minibatches: usize = 1, in Whole(1, usize::MAX);
     /// `adamw`, or `muon`, which makes the step of each matrix orthogonal: an adapter's, or with `weights = "all"` those of the
     /// model's blocks, whose other weights then follow AdamW at a tenth of the rate. `adamw`: the usual one. `muon` needs its
@@ -357,7 +357,7 @@ lapwing_env::options! {
     episodes: usize = 64, in Whole(1, MOST_EPISODES);
     /// Final probability of a random action. 0.05, the usual value. Evaluations do not explore.
     epsilon: f64 = 0.05, in Real(0.0, 1.0);
-    /// Steps in which that probability falls linearly from 1. 100: our choice.
+    /// Steps in which the probability of a random action falls linearly from 1 to `epsilon`. 100: our choice.
     exploration: usize = 100;
     /// Turns of an update. 256: our choice.
     batch: usize = 256, in Whole(1, 1 << 16);
@@ -382,7 +382,7 @@ lapwing_env::options! {
     alpha: f64 = 0.5, in Real(0.0, 1.0);
     /// Initial exponent of the importance weights: 0, no correction; 1, full correction. 0.4, as in Rainbow.
     beta: f64 = 0.4, in Real(0.0, 1.0);
-    /// Steps in which that exponent rises linearly to 1. 1000: our choice.
+    /// Steps in which `dqn.beta` rises linearly to 1. 1000: our choice.
     beta_steps: usize = 1000;
 }
 

@@ -187,8 +187,8 @@ impl HealthChecks {
         let valid = self.mean(3, |step| step.play.valid_action_rate)?;
         let best = self.best_valid;
         let text = format!(
-            "the share of replies that can be read has fallen from {best:.2} to {valid:.2}: the policy unlearns the form; use \
-             a smaller train.lr, a larger policy.format_penalty or a larger train.beta"
+            "the share of replies that can be read has fallen from {best:.2} to {valid:.2}: the policy is losing the reply \
+             format; use a smaller train.lr, a larger policy.format_penalty or a larger train.beta"
         );
         (valid < best - 0.3).then_some(("valid-actions", valid, text))
     }
@@ -255,7 +255,7 @@ impl HealthChecks {
         before.sort_by(f64::total_cmp);
         let usual = before[before.len() / 2];
         let text = format!(
-            "KL against the reference is {kl:.3} nats a token, where it was {usual:.3} as a rule: the policy leaps; use a \
+            "the policy changed sharply: its KL against the reference is {kl:.3} nats a token, before the median was {usual:.3}; use a \
              smaller train.lr or train.max_grad_norm, or a larger train.beta"
         );
         (kl > 2.0 && kl > 20.0 * usual && !self.is_solved(5)).then_some(("kl-spike", kl, text))
@@ -264,8 +264,8 @@ impl HealthChecks {
     fn ratio(&self) -> Option<CheckResult> {
         let error = self.last().learned?.first_ratio_error;
         let text = format!(
-            "the first update's ratio is off 1 by up to {error:.4}: play and update do not compute the same log-probs, so that \
-             what is learned is biased; `lapwing doctor` looks where this device goes wrong"
+            "the ratio of the first update differs from 1 by up to {error:.4}: play and update compute different log-probs, so \
+             training is biased; run `lapwing doctor` to find the fault"
         );
         (error > 1e-3).then_some(("ratio", error, text))
     }
@@ -322,7 +322,9 @@ pub fn cures(config: &Config) -> String {
         ReplyForm::Word => "",
         _ => " --set policy.reply=word",
     };
-    format!("{imitate}, or sample only legal words (--set policy.constrain=true{word})")
+    format!(
+        "{imitate}, or restrict replies to the action words (--set policy.constrain=true{word})"
+    )
 }
 
 #[cfg(test)]
@@ -517,11 +519,10 @@ mod tests {
             let settings: Vec<String> = settings.iter().map(|it| (*it).to_owned()).collect();
             cures(&Config::load("frozen-lake", &settings).unwrap())
         };
-        let word = ", or sample only legal words (--set policy.constrain=true)";
+        let word = ", or restrict replies to the action words (--set policy.constrain=true)";
         let first = "let the model imitate a few episodes first (--warmup)";
         assert_eq!(of(&[]), format!("{first}{word}"));
-        let tags =
-            ", or sample only legal words (--set policy.constrain=true --set policy.reply=word)";
+        let tags = ", or restrict replies to the action words (--set policy.constrain=true --set policy.reply=word)";
         assert_eq!(of(&["policy.reply=tags"]), format!("{first}{tags}"));
         let more = "use more than 7 updates (--warmup=N)";
         assert_eq!(of(&["warmup.updates=7"]), format!("{more}{word}"));

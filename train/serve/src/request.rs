@@ -224,7 +224,7 @@ impl RequestFields {
     }
 
     fn number(&mut self, name: &str, least: usize, most: usize) -> Result<Option<usize>, ApiError> {
-        let wanted = format!("a whole number from {least} to {most}");
+        let wanted = format!("an integer from {least} to {most}");
         self.optional(name, &wanted, |value| {
             let number = value.as_u64()?.try_into().ok()?;
             (least..=most).contains(&number).then_some(number)
@@ -258,7 +258,7 @@ impl RequestFields {
             (x > 0.0 && x <= 1.0).then_some(x)
         })?;
         let top_k = self.number("top_k", 0, MAX_NUMBER)?;
-        let seed = self.optional("seed", "a whole number of at most 64 bits", |v| {
+        let seed = self.optional("seed", "an integer of at most 64 bits", |v| {
             v.as_u64().or_else(|| v.as_i64().map(|seed| seed as u64))
         })?;
         let (many, long) = MAX_STOPS;

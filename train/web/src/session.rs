@@ -311,7 +311,7 @@ impl PageSession {
         progress: &dyn Progress,
     ) -> Result<Value, String> {
         let seed = seed.trim().parse();
-        let seed = seed.map_err(|_| "the seed of a game is a whole number".to_owned())?;
+        let seed = seed.map_err(|_| "the seed of a game is an integer".to_owned())?;
         let settings: &[&str] = match preset {
             // The person and the model.
             "snake" => &["game.options.agents=2", "game.options.enemies=0"],

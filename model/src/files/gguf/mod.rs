@@ -133,7 +133,7 @@ impl Gguf {
         texts.map_err(|problem| ModelError::file(&self.path, problem))
     }
 
-    /// Returns the whole numbers of an array of at most `most`; `None` if there is no such array.
+    /// Returns the integers of an array of at most `most`; `None` if there is no such array.
     pub(crate) fn numbers(&self, name: &str, most: usize) -> Result<Option<Vec<i32>>, ModelError> {
         if !self.arrays.contains_key(name) {
             return Ok(None);

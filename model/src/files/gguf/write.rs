@@ -27,7 +27,7 @@ impl GgufValue {
         GgufValue(7, vec![value.into()])
     }
 
-    /// A whole number below 2^32.
+    /// An integer below 2^32.
     pub(crate) fn count(value: usize) -> GgufValue {
         GgufValue(4, (value as u32).to_le_bytes().into())
     }

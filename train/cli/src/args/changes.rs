@@ -29,7 +29,7 @@ pub struct ConfigArgs {
     /// Use the tokenizer and the chat template of this directory instead of the model's (model.tokenizer)
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
-    /// Start with this adapter: a directory of PEFT files, or a run
+    /// Use this adapter: a directory of PEFT files, or a run. Training starts from it
     #[arg(long, value_name = "DIR|RUN")]
     pub adapter: Option<PathBuf>,
     /// Round the weights to 8 or 4 bits when they are loaded (model.quantise)

@@ -78,7 +78,7 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Evaluate a model on held-out scenes
     Eval(EvalArgs),
-    /// Test whether an agent follows its instructions or its habits
+    /// Measure whether an agent follows changed instructions
     Probe(ProbeArgs),
     /// Watch a model play, or play yourself
     Play(PlayArgs),

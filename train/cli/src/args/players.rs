@@ -35,8 +35,8 @@ pub struct EvalArgs {
     /// Also evaluate each player with greedy decoding
     #[arg(long)]
     pub greedy: bool,
-    /// Also evaluate a search player: the scripted one, except where simulations of each turn, this many for each action on
-    /// average, show a clearly better action
+    /// Also evaluate a search player: it simulates every action of each turn about N times, and plays the scripted player's
+    /// action unless another is clearly better
     #[arg(long, value_name = "N", value_parser = whole(1..=10_000_usize), allow_negative_numbers = true)]
     pub search: Option<usize>,
     /// Write the result of every scene to this new file, one JSON object per line

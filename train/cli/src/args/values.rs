@@ -4,12 +4,12 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Any whole number that TOML can hold.
+/// Any integer that TOML can hold.
 pub const WHOLE: RangeInclusive<u64> = 0..=i64::MAX as u64;
 /// Numbers of tokens.
 pub const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
 
-/// Returns a parser of whole numbers in this range.
+/// Returns a parser of integers in this range.
 pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone,
@@ -20,9 +20,9 @@ where
             let (least, most) = range.clone().into_inner();
             // Nobody means such a limit.
             Err(match most.to_string() {
-                most if most.len() < 10 => format!("wanted a whole number from {least} to {most}"),
+                most if most.len() < 10 => format!("wanted an integer from {least} to {most}"),
                 most if is_above(text, &most) => "wanted a smaller number".to_owned(),
-                _ => format!("wanted a whole number, {least} or more"),
+                _ => format!("wanted an integer, {least} or more"),
             })
         }
     }

@@ -1,4 +1,4 @@
-//! `lapwing probe`: whether an agent follows changed instructions or its habits.
+//! `lapwing probe`: whether an agent follows changed instructions.
 
 use std::io::Write;
 

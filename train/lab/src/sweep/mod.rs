@@ -64,7 +64,7 @@ const KEYS: [&str; 7] = [
     "name", "base", "seeds", "set", "settings", "grid", "compare",
 ];
 const SEEDS: &str =
-    "wanted a number of seeds, such as 8, or a list of different whole numbers, 0 or more";
+    "wanted a number of seeds, such as 8, or a list of different integers, 0 or more";
 const NAMES: &str = "wanted a unique name of letters, digits, dots, dashes and underscores";
 const NO_PROBES: &str = "the networks of dqn and pqn read no instructions: put these settings into a sweep of their own";
 const LOCK: &str = "a file of the sweep has this name: choose another";

@@ -323,7 +323,7 @@ fn in_words(message: &str) -> &str {
         .split_once("expected ")
         .map_or(message, |(_, wanted)| wanted);
     match wanted {
-        "usize" | "u64" => "a whole number, 0 or more",
+        "usize" | "u64" => "an integer, 0 or more",
         "f64" => "a number",
         "a boolean" => "true or false",
         "a string" => "a text",

@@ -81,7 +81,7 @@ lapwing_env::options! {
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`, in Hugging Face's layout, or a GGUF file.
     /// Empty: the built-in model, so that training needs no download. Refused beside `model.repo`.
     dir: Option<PathBuf> = None, with "optional";
-    /// A repository of the Hugging Face hub instead: `owner/name`, or `owner/name@revision` with a branch, tag or
+    /// A repository of the Hugging Face hub: `owner/name`, or `owner/name@revision` with a branch, tag or
     /// commit. `owner/name:Q4_K_M` is a GGUF file of it, by its encoding or its name. It comes from the local cache, or is downloaded. A run records the commit here, so that its config
     /// always means the same model. Empty: none. Refused beside `model.dir`.
     repo: Option<Repository> = None, with "optional";

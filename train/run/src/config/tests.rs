@@ -115,7 +115,7 @@ fn a_critic_has_ranges_and_says_where_it_is_idle() {
         assert!(told.contains(key), "{told}");
         told.split_once("wanted ").unwrap().1.to_owned()
     };
-    assert_eq!(wanted("critic.hidden=0"), "a whole number from 1 to 65536");
+    assert_eq!(wanted("critic.hidden=0"), "an integer from 1 to 65536");
     assert_eq!(wanted("critic.lr=-1"), "a number, 0 or more");
     assert_eq!(wanted("critic.passes=0"), "at least 1");
     assert_eq!(wanted("critic.clip=0"), "a number above 0");
@@ -153,21 +153,21 @@ fn wrong_values_are_named_with_what_is_wanted() {
     assert_snapshot!(error(&["train=3"]), @"key `train` in --set: found 3, wanted a key in it; they are aggregation, beta, betas, clip_high, clip_low, entropy_band, entropy_end, entropy_gain, episode_clip, group_size, groups, kl, learn, lr, lr_end, max_grad_norm, measure, minibatches, optimiser, passes, ratio, retry, sampling, seed, shared_luck, steps, tokens_per_batch, turn_clip, warmup, weight_decay, weights");
     assert_snapshot!(error(&["game.options=3"]), @"key `game.options` in --set: found 3, wanted a table");
     assert_snapshot!(error(&["train.lr=fast"]), @r#"key `train.lr` in --set: found "fast", wanted a number"#);
-    assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted a whole number, 0 or more");
-    assert_snapshot!(error(&["train.steps=1.5"]), @"key `train.steps` in --set: found 1.5, wanted a whole number, 0 or more");
+    assert_snapshot!(error(&["train.steps=-1"]), @"key `train.steps` in --set: found -1, wanted an integer, 0 or more");
+    assert_snapshot!(error(&["train.steps=1.5"]), @"key `train.steps` in --set: found 1.5, wanted an integer, 0 or more");
     assert_snapshot!(error(&["train.kl=k4"]), @r#"key `train.kl` in --set: found "k4", wanted one of `k2`, `k3`"#);
     assert_snapshot!(error(&["lora.rslora=1"]), @"key `lora.rslora` in --set: found 1, wanted true or false");
     assert_snapshot!(error(&["train.betas=[0.9]"]), @"key `train.betas` in --set: found [0.9], wanted an array of length 2");
     assert_snapshot!(error(&["lora.targets=7"]), @r#"key `lora.targets` in --set: found 7, wanted "all-linear", a list of names, or a pattern"#);
     assert_snapshot!(error(&["policy.chat_template_kwargs=7"]), @"key `policy.chat_template_kwargs` in --set: found 7, wanted a table");
-    assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be a whole number from 2 to 64");
+    assert_snapshot!(error(&["game.options.size=0"]), @"frozen-lake: option `size` is 0, but must be an integer from 2 to 64");
 }
 
 #[test]
 fn values_out_of_range_are_named_with_the_range() {
-    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0 (--set), wanted a whole number from 1 to 65536");
+    assert_snapshot!(error(&["lora.rank=0"]), @"key `lora.rank`: found 0 (--set), wanted an integer from 1 to 65536");
     assert_snapshot!(error(&["policy.temperature=0"]), @"key `policy.temperature`: found 0 (--set), wanted a number from 0.001 to 1000");
-    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1 (--set), wanted a whole number from 2 to 16777216");
+    assert_snapshot!(error(&["train.group_size=1"]), @"key `train.group_size`: found 1 (--set), wanted an integer from 2 to 16777216");
     assert_snapshot!(error(&["train.sampling=aaw", "train.group_size=25", "train.learn=26"]), @"key `train.learn`: found 26 (--set), wanted at most train.group_size, which is 25 (--set); for example: --set train.learn=25");
     assert_snapshot!(error(&["train.clip_low=1.5"]), @"key `train.clip_low`: found 1.5 (--set), wanted a number from 0 to 1");
     assert_snapshot!(error(&["train.lr=inf"]), @"key `train.lr`: found inf (--set), wanted a number, 0 or more");
@@ -176,7 +176,7 @@ fn values_out_of_range_are_named_with_the_range() {
     assert_snapshot!(error(&["lora.targets=[\"q\"]"]), @r#"key `lora.targets`: target modules "q": there is no such layer; there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"#);
     assert_snapshot!(error(&["lora.targets=[]"]), @r#"key `lora.targets`: target modules "[]": no layer is named"#);
     assert_snapshot!(error(&["lora.targets=(q"]), @r#"key `lora.targets`: target modules "(q": not a regular expression: Parsing error at position 8: Opening parenthesis without closing parenthesis"#);
-    assert_snapshot!(error(&["train.tokens_per_batch=0"]), @"key `train.tokens_per_batch`: found 0 (--set), wanted a whole number from 1 to 16777216");
+    assert_snapshot!(error(&["train.tokens_per_batch=0"]), @"key `train.tokens_per_batch`: found 0 (--set), wanted an integer from 1 to 16777216");
 }
 
 /// As null they would be ignored silently, and the game played with its defaults.
@@ -186,7 +186,7 @@ fn numbers_that_are_none_are_no_options() {
     assert_snapshot!(error(&["game.options.width=nan"]), @"key `game.options.width`: found nan (--set), wanted a finite number");
     assert_snapshot!(error(&["game.options.map=nan"]), @"key `game.options.map`: found nan (--set), wanted a finite number");
     assert_snapshot!(error(&["game.options.map=[\"SF\", -inf]"]), @"key `game.options.map`: found -inf (--set), wanted a finite number");
-    assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be a whole number from 2 to 64"#);
+    assert_snapshot!(error(&["game.options.size=NaN"]), @r#"frozen-lake: option `size` is "NaN", but must be an integer from 2 to 64"#);
     assert_snapshot!(error(&["game.options={size = inf}"]), @"key `game.options.size`: found inf (--set), wanted a finite number");
     let (_home, path) = file("[game.options]\nsize = nan\n");
     let error = load(&path, &[])

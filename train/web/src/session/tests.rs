@@ -258,7 +258,7 @@ fn wrong_requests_are_answered_with_a_sentence() {
         ),
         (
             json!({"call": "play", "preset": "snake", "seed": "x", "human": []}),
-            "the seed of a game is a whole number",
+            "the seed of a game is an integer",
         ),
         (json!({"call": "dance"}), "unknown variant `dance`"),
     ] {
