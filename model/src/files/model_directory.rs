@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use lapwing_tensor::{Gpu, Matrix, Parameters, Tensor, Weight, WeightFormat, WeightRows};
+use lapwing_tensor::{
+    Gpu, Matrix, OutOfRange, Parameters, Tensor, Weight, WeightFormat, WeightRows,
+};
 use safetensors::Dtype;
 
 use super::disk;
@@ -274,36 +276,37 @@ impl StreamedWeights<'_> {
         let may_be_small = self.checkpoint.encoding(name).dtype() == Dtype::BF16
             && format == WeightFormat::F16
             && self.precision == Precision::Auto;
-        let (mut damage, mut is_small) = (None, false);
         let uploaded = Weight::upload(self.gpu, rows, cols, format, |block| {
-            let zeros = |rows: usize| WeightRows::Values(vec![0.0; rows * cols].into());
-            // The upload cannot fail with an error of a file, so after one it receives zeros and is discarded.
-            if damage.is_some() || is_small {
-                return zeros(block.len());
+            if let Some(quants) = weights.read_quants(name, block.clone())? {
+                return Ok(quants);
             }
-            let read = match weights.read_quants(name, block.clone()) {
-                Ok(Some(quants)) => return quants,
-                Ok(None) => weights.read_rows(name, block.clone()),
-                Err(error) => Err(error),
-            };
-            match read {
-                Ok(values) => {
-                    is_small = may_be_small && values.chunks_exact(cols).any(is_too_small_for_f16);
-                    WeightRows::Values(values.into())
-                }
-                Err(error) => {
-                    damage = Some(error);
-                    zeros(block.len())
-                }
+            let values = weights.read_rows(name, block)?;
+            match may_be_small && values.chunks_exact(cols).any(is_too_small_for_f16) {
+                true => Err(UploadError::TooSmall),
+                false => Ok(WeightRows::Values(values.into())),
             }
         });
-        match (damage, uploaded) {
-            (Some(error), _) => Err(error),
-            (None, Ok(weight)) => Ok((!is_small).then_some(weight)),
-            (None, Err(_)) if format == WeightFormat::F16 => Ok(None),
-            (None, Err(e)) => Err(ModelError::tensor(weights.path_of(name), name, e)),
+        match uploaded {
+            Ok(weight) => Ok(Some(weight)),
+            Err(UploadError::TooSmall) => Ok(None),
+            Err(UploadError::TooLarge(_)) if format == WeightFormat::F16 => Ok(None),
+            Err(UploadError::TooLarge(e)) => {
+                Err(ModelError::tensor(weights.path_of(name), name, e))
+            }
+            Err(UploadError::File(error)) => Err(error),
         }
     }
+}
+
+/// Why a matrix was not uploaded.
+#[derive(thiserror::Error, Debug)]
+enum UploadError {
+    #[error(transparent)]
+    File(#[from] ModelError),
+    #[error("f16 is too coarse")]
+    TooSmall,
+    #[error(transparent)]
+    TooLarge(#[from] OutOfRange),
 }
 
 /// Returns whether f16 is too coarse for a bf16 row. Values from 2^-17 on keep their eight bits in f16; smaller ones are

@@ -374,6 +374,10 @@ impl<'a> Download<'a> {
             let before = done;
             let mut cut = None;
             match self.get(&address, done) {
+                // The hub is busy.
+                Ok(response) if matches!(response.status().as_u16(), 429 | 500..) => {
+                    cut = self.check_status(&response, &[], name).err();
+                }
                 Ok(mut response) => {
                     self.check_status(&response, &[200, 206], name)?;
                     // A server without ranges sends the whole file.
@@ -402,14 +406,14 @@ impl<'a> Download<'a> {
                 Err(error) => cut = Some(error),
             }
             if done < remote.size {
-                attempt = if done > before { 1 } else { attempt + 1 };
+                attempt = if done > before { 0 } else { attempt + 1 };
                 if attempt >= MAX_ATTEMPTS {
                     let size = remote.size;
                     let short =
                         || self.network(format!("{name} ends after {done} of {size} bytes"));
                     return Err(cut.unwrap_or_else(short));
                 }
-                std::thread::sleep(FIRST_PAUSE * (1 << attempt));
+                std::thread::sleep(FIRST_PAUSE * (1 << attempt.saturating_sub(1)));
             }
         }
         let (found, wanted) = (remote.checksum_of(file).map_err(failed)?, &remote.checksum);

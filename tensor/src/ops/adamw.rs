@@ -218,7 +218,7 @@ impl Parameters {
     /// Sets the accumulated gradients to zero.
     pub fn discard(&mut self) {
         for arena in &self.arenas {
-            arena.gradients.write(&vec![0.0; arena.gradients.len()]);
+            arena.gradients.binding().fill(0);
         }
     }
 

@@ -314,26 +314,27 @@ impl Weight {
             values.len(),
             rows * cols
         );
-        let read = |r: Range<usize>| Cow::Borrowed(&values[r.start * cols..r.end * cols]);
-        Weight::upload(gpu, rows, cols, format, read).unwrap_or_else(|e| panic!("from_f32: {e}"))
+        let read = |r: Range<usize>| Ok(Cow::Borrowed(&values[r.start * cols..r.end * cols]));
+        Weight::upload(gpu, rows, cols, format, read)
+            .unwrap_or_else(|e: OutOfRange| panic!("from_f32: {e}"))
     }
 
     /// Copies a matrix to the device by blocks of rows. `read` returns a range of rows. Values are rounded to the nearest of
     /// the format.
     ///
     /// # Errors
-    /// If a finite value is beyond the range of the format.
+    /// Those of `read`, and if a finite value is beyond the range of the format.
     ///
     /// # Panics
     /// If the format is quantised and the columns are not a multiple of 32.
     #[track_caller]
-    pub fn upload<'a, R: Into<WeightRows<'a>>>(
+    pub fn upload<'a, R: Into<WeightRows<'a>>, E: From<OutOfRange>>(
         gpu: &Gpu,
         rows: usize,
         cols: usize,
         format: WeightFormat,
-        mut read: impl FnMut(Range<usize>) -> R,
-    ) -> Result<Weight, OutOfRange> {
+        mut read: impl FnMut(Range<usize>) -> Result<R, E>,
+    ) -> Result<Weight, E> {
         assert!(
             format.group().is_none() || cols.is_multiple_of(32),
             "upload: {cols} columns in {format:?}, wanted a multiple of 32"
@@ -360,7 +361,7 @@ impl Weight {
                 let end = rows.end.min(start + block);
                 let mut bytes = vec![0; (end - start).next_multiple_of(interleaved) * row_bytes];
                 let padded = bytes.chunks_exact_mut(row_bytes.max(1));
-                match (read(start..end).into(), format.group()) {
+                match (read(start..end)?.into(), format.group()) {
                     (WeightRows::Values(values), group) => {
                         format.check(&values, cols, start)?;
                         for (row, to) in values.chunks_exact(cols.max(1)).zip(padded) {

@@ -118,7 +118,7 @@ pub(crate) fn warm_up<L: Learner>(
     let policy = &mut learner.policy;
     let (adapter, parameters) = Adapter::trained(&policy.model, &stored);
     (policy.adapter, learner.parameters) = (Some(adapter), Some(parameters));
-    let turns = sample_turns(learner, config)?;
+    let turns = sample_turns(learner, config, progress)?;
     progress.line(&format!(
         "warm-up: loss {first:.3} at first, {last:.3} at the end; {}",
         readable(&turns)
@@ -156,18 +156,19 @@ fn imitated(
     let most = learner.policy.model.config().max_positions;
     let data = how.demonstrations(&samples, &learner.world().prompts, most)?;
     progress.phase("warm-up", warmup.updates, "updates");
-    let mut losses = Vec::new();
+    let (mut losses, mut is_whole) = (Vec::new(), false);
     imitate(learner, &config.train, &data, &how, &mut |update| {
         losses.push(update.loss);
         progress.done(update.step);
         let (step, steps, loss) = (update.step, update.steps, update.loss);
+        is_whole = step == steps;
         if step.is_multiple_of(steps.div_ceil(SHOWN)) {
             progress.line(&format!("warm-up {step}/{steps}  loss {loss:.4}"));
         }
         !stop.load(Relaxed)
     })?;
     let ends = losses.first().copied().zip(losses.last().copied());
-    Ok(ends.filter(|_| !stop.load(Relaxed)).map(<[f64; 2]>::from))
+    Ok(ends.filter(|_| is_whole).map(<[f64; 2]>::from))
 }
 
 /// Lets the random or the scripted player play, with replies in the form that the model shall learn.
@@ -204,7 +205,11 @@ fn played(learner: &LanguageLearner, config: &Config) -> Result<Vec<KeptEpisode>
 ///
 /// # Errors
 /// If the game, the model or the device fails.
-pub fn sample_turns(learner: &mut LanguageLearner, config: &Config) -> Result<Vec<Turn>, Error> {
+pub fn sample_turns(
+    learner: &mut LanguageLearner,
+    config: &Config,
+    progress: &dyn Progress,
+) -> Result<Vec<Turn>, Error> {
     let ([scenes, turns], world) = (SAMPLED, learner.world());
     let seats = world
         .scenes
@@ -215,7 +220,10 @@ pub fn sample_turns(learner: &mut LanguageLearner, config: &Config) -> Result<Ve
         step_limit: turns.min(referee.step_limit),
         ..referee
     };
-    let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut |_| ())?;
+    progress.phase("sampled replies", scenes * turns, "turns");
+    let mut watch =
+        |episodes: &[Episode]| progress.done(episodes.iter().map(|it| it.turns.len()).sum());
+    let episodes = referee.play(scenario, &seats, &mut [&mut player], &mut watch)?;
     Ok(episodes.into_iter().flat_map(|it| it.turns).collect())
 }
 

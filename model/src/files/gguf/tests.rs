@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 use lapwing_tensor::random::Random;
-use lapwing_tensor::{WeightFormat, check};
+use lapwing_tensor::{OutOfRange, Weight, WeightFormat, WeightRows, check};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -51,9 +51,10 @@ fn the_device_holds_the_values_of_the_blocks() {
     for format in ENCODINGS {
         let (bytes, wanted) = blocks(format);
         let (quants, scales) = format.decode(&bytes);
-        let rows = |_| lapwing_tensor::WeightRows::Quants(quants.clone(), scales.clone());
+        let rows = |_| Ok(WeightRows::Quants(quants.clone(), scales.clone()));
         let device = format.device_format();
-        let weight = lapwing_tensor::Weight::upload(&gpu, 2, 256, device, rows).unwrap();
+        let weight: Result<Weight, OutOfRange> = Weight::upload(&gpu, 2, 256, device, rows);
+        let weight = weight.unwrap();
         let held = weight.to_vec().unwrap();
         let is_product = format!("{format:?}").ends_with('K');
         for (at, (held, wanted)) in held.iter().zip(&wanted).enumerate() {

@@ -21,6 +21,7 @@ type Ranges = Vec<(u32, u32)>;
 
 struct VisibilityInner {
     gpu: Gpu,
+    keys: usize,
     queries: Vec<QueryRanges>,
     /// Shared by the tokens of a segment.
     above: Vec<Ranges>,
@@ -134,8 +135,14 @@ impl Visibility {
         above: Vec<Ranges>,
         until: Option<Vec<u32>>,
     ) -> Visibility {
+        let last = |query: &QueryRanges| {
+            let ends = above[query.above as usize].iter().map(|range| range.1);
+            ends.max().unwrap_or(0).max(query.end)
+        };
+        let keys = queries.iter().map(last).max().unwrap_or(0) as usize;
         Visibility(Arc::new(VisibilityInner {
             gpu: gpu.clone(),
+            keys,
             queries,
             above,
             until,
@@ -152,13 +159,7 @@ impl Visibility {
 
     /// The number of key rows needed: one more than the last one that a query sees.
     pub(crate) fn keys(&self) -> usize {
-        let last = |query: &QueryRanges| {
-            let above = self.0.above[query.above as usize]
-                .iter()
-                .map(|range| range.1);
-            above.max().unwrap_or(0).max(query.end)
-        };
-        self.0.queries.iter().map(last).max().unwrap_or(0) as usize
+        self.0.keys
     }
 
     /// Whether it comes from [`Visibility::tree`], so that there is a gradient.

@@ -1,7 +1,6 @@
 use super::*;
-use crate::GpuOptions;
 use crate::ops::matmul::tests::with_each_variant;
-use crate::testing::gpu;
+use crate::testing::{gpu, narrow};
 use proptest::prelude::*;
 
 thread_local! {
@@ -48,14 +47,9 @@ proptest! {
 
 #[test]
 fn rows_that_exceed_a_binding_are_split() {
-    let options = GpuOptions {
-        max_binding: Some(1024),
-        ..GpuOptions::default()
-    };
-    let narrow = Gpu::open(options).unwrap();
     let values: Vec<f32> = (0..50 * 17).map(|i| i as f32).collect();
     // A row has 24 numbers of 2 bytes, so a shard has 21 rows, rounded down to 16.
-    let weight = Weight::from_f32(&narrow, &values, 50, 17, WeightFormat::F16);
+    let weight = Weight::from_f32(&narrow(1024), &values, 50, 17, WeightFormat::F16);
     let rows: Vec<_> = weight.0.shards.iter().map(|s| s.rows.clone()).collect();
     assert_eq!(rows, [0..16, 16..32, 32..48, 48..50]);
     assert_eq!(weight.to_vec().unwrap(), values);
@@ -64,14 +58,16 @@ fn rows_that_exceed_a_binding_are_split() {
 #[test]
 fn a_value_beyond_f16_is_an_error_that_says_where() {
     let values = [1.0, 2.0, 3.0, 70000.0];
-    let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
-    let error = Weight::upload(&gpu(), 2, 2, WeightFormat::F16, read).unwrap_err();
+    let upload = |format| -> Result<Weight, OutOfRange> {
+        let read = |rows: Range<usize>| Ok(Cow::Borrowed(&values[rows.start * 2..rows.end * 2]));
+        Weight::upload(&gpu(), 2, 2, format, read)
+    };
+    let error = upload(WeightFormat::F16).unwrap_err();
     assert_eq!(
         error.to_string(),
         "70000 at row 1, column 1 is beyond the range of F16; store the matrix as Bf16 or F32"
     );
-    let read = |rows: Range<usize>| Cow::Owned(values[rows.start * 2..rows.end * 2].to_vec());
-    assert!(Weight::upload(&gpu(), 2, 2, WeightFormat::Bf16, read).is_ok());
+    assert!(upload(WeightFormat::Bf16).is_ok());
 }
 
 /// A value that rounds to the largest number is accepted, one that rounds to infinity is refused.
@@ -83,7 +79,9 @@ fn the_edge_of_a_range_is_where_rounding_leaves_it() {
         .into_iter()
         .enumerate()
     {
-        let upload = |value: f32| Weight::upload(&gpu(), 1, 1, format, |_| Cow::Owned(vec![value]));
+        let upload = |value: f32| -> Result<Weight, OutOfRange> {
+            Weight::upload(&gpu(), 1, 1, format, |_| Ok(Cow::Owned(vec![value])))
+        };
         for sign in [1.0, -1.0] {
             let just_below = f32::from_bits(edges[i].to_bits() - 1);
             let kept = upload(sign * just_below).unwrap().to_vec().unwrap();

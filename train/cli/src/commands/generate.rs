@@ -125,11 +125,15 @@ fn conversation(origin: &str, value: Value) -> Result<(Vec<Value>, Map<String, V
     if messages.is_empty() {
         return wrong("the conversation has no message");
     }
-    let is_message = |message: &Value| message["role"].is_string();
+    let is_message = |message: &Value| {
+        let content = &message["content"];
+        let has_content = content.is_string() || content.is_array();
+        message["role"].is_string() && (has_content || message["tool_calls"].is_array())
+    };
     match messages.iter().position(|message| !is_message(message)) {
         None => Ok((messages, variables)),
         Some(at) => wrong(&format!(
-            "message {at} has no role; wanted a message such as {{\"role\": \"user\", \"content\": \"...\"}}"
+            "message {at} has no role or no text; wanted a message such as {{\"role\": \"user\", \"content\": \"...\"}}"
         )),
     }
 }

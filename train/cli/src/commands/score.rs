@@ -4,15 +4,20 @@ use std::io::Write;
 
 use anyhow::Result;
 use lapwing_model::ModelError;
+use lapwing_play::Progress;
 use lapwing_tensor::Indices;
 use serde::Serialize;
 
 use super::loaded_model::{LoadedModel, check_ids, open, read_ids};
 use crate::args::{DeviceArgs, ScoreArgs};
 use crate::out;
+use crate::progress::Terminal;
 
 /// Number of rows of the output layer computed at a time.
 const ROWS: usize = 1024;
+
+/// Tokens between two reports of progress.
+const PART: usize = 128;
 
 #[derive(Serialize)]
 struct TokenScores {
@@ -65,7 +70,14 @@ pub fn score(device: DeviceArgs, arguments: &ScoreArgs) -> Result<()> {
 fn log_probs(loaded: &mut LoadedModel, ids: &[u32]) -> Result<Vec<f32>> {
     let (model, adapter) = (&loaded.model, loaded.adapter.as_ref());
     let head = model.head(adapter);
+    let terminal = Terminal::new();
+    terminal.phase("text", ids.len(), "tokens");
+    for end in (PART..ids.len()).step_by(PART) {
+        loaded.arena.prefill(model, adapter, &[&ids[..end]])?;
+        terminal.done(end);
+    }
     let last = loaded.arena.prefill(model, adapter, &[ids])?[0];
+    drop(terminal);
     let path = loaded.arena.path(last);
     let rows = path[..ids.len() - 1].chunks(ROWS);
     let mut log_probs = Vec::with_capacity(ids.len() - 1);

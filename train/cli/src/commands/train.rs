@@ -16,7 +16,6 @@ use lapwing_learn::ranks::{self, RankState};
 use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::{AgentView, Progress};
 use lapwing_tensor::Gpu;
-use lapwing_train::Config;
 use lapwing_train::health;
 use lapwing_train::learner::Learner;
 use lapwing_train::ranks::{RankIdentity, compare, dismiss};
@@ -26,6 +25,7 @@ use lapwing_train::record::{Record, Sink};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::{self, TrainingEnd};
 use lapwing_train::warmup;
+use lapwing_train::{Config, Error};
 
 use super::InputError;
 use super::eval::NOT_DIVIDED;
@@ -141,8 +141,7 @@ fn lead(device: DeviceArgs, arguments: &TrainArgs, ranks: Box<dyn Communicator>)
     let learner = format!("{groups} x {size} episodes, {sampling}{whole}{mixed}");
     if arguments.dry_run {
         state.config.warmup.check(&*state.world().scenario)?;
-        drop(terminal);
-        print_example(&mut state)?;
+        print_example(&mut state, terminal)?;
         return print_plan(&state, &learner, &gpu, arguments);
     }
     if resumed.is_none() {
@@ -193,7 +192,7 @@ fn identity(
 }
 
 /// Prints a prompt, the number of parameters, and how many replies can be read, with examples.
-fn print_example(state: &mut State) -> Result<()> {
+fn print_example(state: &mut State, terminal: Terminal) -> Result<()> {
     let seat = state.evaluation_seats()?[0];
     let game = state.world().scenario.start(seat.scene, seat.luck)?;
     let observation = game.observe(0)?;
@@ -208,7 +207,8 @@ fn print_example(state: &mut State) -> Result<()> {
     };
     let mut out = out::shown();
     writeln!(out, "--- a prompt of {count} tokens\n{text}\n---")?;
-    let turns = warmup::sample_turns(&mut state.learner, &state.config)?;
+    let turns = warmup::sample_turns(&mut state.learner, &state.config, &terminal)?;
+    drop(terminal);
     writeln!(out, "{}, such as:", health::readable(&turns))?;
     let [read, unread] = [true, false].map(|is| turns.iter().find(|it| it.action.is_some() == is));
     for turn in [read, unread].into_iter().flatten() {
@@ -333,8 +333,13 @@ fn run<L: Learner>(
     sinks.extend(events.as_mut().map(|events| events as &mut dyn Sink));
     let shown_place = out::quoted(&place.to_string_lossy());
     let hint = format!("resume with: {} train --resume {shown_place}", program());
-    let ending = trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop)
-        .inspect_err(|_| terminal.line(&hint))?;
+    let ending =
+        trainer::train(&mut state, &mut run, &mut sinks, &terminal, stop).inspect_err(|error| {
+            // A resumed run would diverge again.
+            if !error.is_divergence() && !matches!(error, Error::Diverged(_)) {
+                terminal.line(&hint);
+            }
+        })?;
     let ranks = dismiss(&mut state)?;
     let all: u64 = ranks.iter().map(|rank| rank.tokens_computed).sum();
     if all > 0 {

@@ -6,8 +6,8 @@ use std::ops::Range;
 use lapwing_model::{ModelConfig, ModelShape};
 use lapwing_tensor::rl::LmHead;
 use lapwing_tensor::{
-    AdamW, Gpu, Indices, Lora, Matrix, Parameters, Rotations, Tensor, Visibility, Weight,
-    WeightFormat,
+    AdamW, Gpu, Indices, Lora, Matrix, OutOfRange, Parameters, Rotations, Tensor, Visibility,
+    Weight, WeightFormat,
 };
 
 use lapwing_train::Error;
@@ -125,8 +125,8 @@ fn matrix(gpu: &Gpu, shape: [usize; 2]) -> Tensor {
 }
 
 fn frozen(gpu: &Gpu, rows: usize, cols: usize) -> Matrix {
-    let read = |r: Range<usize>| Cow::Owned(values(r.start * cols..r.end * cols));
-    let weight = Weight::upload(gpu, rows, cols, WeightFormat::F16, read);
+    let read = |r: Range<usize>| Ok(Cow::Owned(values(r.start * cols..r.end * cols)));
+    let weight: Result<_, OutOfRange> = Weight::upload(gpu, rows, cols, WeightFormat::F16, read);
     Matrix::Frozen(weight.expect("small values"))
 }
 

@@ -157,7 +157,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(4 * SHOWN)];
     let text = String::from_utf8_lossy(start);
     let shown: String = text.chars().take(SHOWN).collect();
-    match shown.len() < bytes.len() && text.chars().count() > SHOWN {
+    match shown.len() < text.len() || start.len() < bytes.len() {
         true => format!("{shown:?}... ({} bytes)", bytes.len()),
         false => format!("{shown:?}"),
     }

@@ -236,6 +236,14 @@ fn messages_are_what_they_say() {
         "{long}"
     );
     assert!(long.len() < 2000);
+    // 201 characters of four bytes, and 201 bytes of which each becomes a character of three.
+    for bytes in ["\u{10000}".repeat(201).into_bytes(), vec![0xff; 201]] {
+        let shown = protocol::quoted(&bytes);
+        assert!(
+            shown.ends_with(&format!("... ({} bytes)", bytes.len())),
+            "{shown}"
+        );
+    }
 }
 
 proptest! {

@@ -305,6 +305,9 @@ fn in_millions<'a>(
     const MILLION: u64 = 1_000_000;
     let mut begun = false;
     move |done, total| {
+        if total < MILLION {
+            return;
+        }
         if !begun {
             progress.phase(phase, (total / MILLION) as usize, unit);
             begun = true;

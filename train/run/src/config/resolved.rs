@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lapwing_env::DeclaredOption;
 use lapwing_learn::config::Sampling;
-use lapwing_model::{is_gguf, read_text};
+use lapwing_model::{ModelDirectory, is_gguf, read_text};
 use lapwing_play::ReplyForm;
 use toml::Table;
 
@@ -147,16 +147,16 @@ impl Resolved {
 
     /// Whether the model is certainly not made as the built-in one: by `lapwing pretrain`, which makes small vocabularies.
     pub(super) fn has_large_model(&self) -> bool {
-        let large = |dir: &PathBuf| {
+        let vocab = |dir: &PathBuf| {
             if is_gguf(dir) {
-                return Some(true);
+                return Some(ModelDirectory::open(dir).ok()?.config().vocab as u64);
             }
             let config = read_text(&dir.join("config.json"), 1 << 20).ok()?;
             let config: serde_json::Value = serde_json::from_str(&config).ok()?;
-            Some(config["vocab_size"].as_u64()? >= 1024)
+            config["vocab_size"].as_u64()
         };
         let model = &self.config.model;
-        model.repo.is_some() || model.dir.as_ref().and_then(large) == Some(true)
+        model.repo.is_some() || model.dir.as_ref().and_then(vocab) >= Some(1024)
     }
 
     /// Returns the origin of a value, as a line.

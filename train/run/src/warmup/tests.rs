@@ -134,7 +134,7 @@ fn replies_become_readable_and_a_resumed_run_does_not_repeat_the_warm_up() {
         ["whole", "stopped", "failed"].map(|name| home.path().join(name));
 
     let mut before = state(&[]);
-    let mut turns = sample_turns(&mut before.learner, &before.config).unwrap();
+    let mut turns = sample_turns(&mut before.learner, &before.config, &()).unwrap();
     assert_eq!(readable(&turns), "0 of 16 sampled replies can be read");
     let mut with = |read: usize| {
         turns[..read]
