@@ -504,37 +504,43 @@ fn training_goes_on_from_an_adapter() {
 /// A snapshot that is restored in another state continues identically.
 #[test]
 fn a_state_put_together_again_goes_on_the_same() {
-    let config = || config(&[&SMALL[..], &["train.lr=0.003"]].concat());
-    let step = |state: &mut State| {
-        let (metrics, _) = state.learner.step(&state.config, state.step, &()).unwrap();
-        state.step += 1;
-        StepMetrics {
-            time: 0.0,
-            seconds_rollout: 0.0,
-            seconds_update: 0.0,
-            ..metrics
-        }
-    };
-    let mut whole = state(config());
-    let before: Vec<StepMetrics> = (0..2).map(|_| step(&mut whole)).collect();
-    let snapshot = whole.snapshot().unwrap();
-    let after: Vec<StepMetrics> = (0..2).map(|_| step(&mut whole)).collect();
-    assert!(
-        before
-            .iter()
-            .chain(&after)
-            .all(|step| step.learned.is_some())
-    );
+    let lora = ["train.lr=0.003", "train.weights=lora"];
+    let all = [
+        "train.lr=0.0003",
+        "train.weights=all",
+        "train.optimiser=adamw",
+    ];
+    restored_in_another(&lora);
+    restored_in_another(&all);
+}
 
-    // Another state, with other weights.
-    let mut other = state(self::config(
-        &[&SMALL[..], &["train.lr=0.003", "train.seed=9"]].concat(),
-    ));
-    step(&mut other);
-    other.config = config();
+fn restored_in_another(changes: &[&str]) {
+    let config = |seed| config(&[&SMALL[..], changes, &[seed]].concat());
+    let steps = |state: &mut State, count: usize| -> Vec<StepMetrics> {
+        let step = |_| {
+            let (metrics, _) = state.learner.step(&state.config, state.step, &()).unwrap();
+            state.step += 1;
+            assert!(metrics.learned.is_some());
+            StepMetrics {
+                time: 0.0,
+                seconds_rollout: 0.0,
+                seconds_update: 0.0,
+                ..metrics
+            }
+        };
+        (0..count).map(step).collect()
+    };
+    let mut whole = state(config("train.seed=1"));
+    steps(&mut whole, 2);
+    let snapshot = whole.snapshot().unwrap();
+    let after = steps(&mut whole, 2);
+
+    // Another state, with other weights, at another step.
+    let mut other = state(config("train.seed=9"));
+    steps(&mut other, 1);
+    other.config = config("train.seed=1");
     other.restore(&snapshot);
-    let again: Vec<StepMetrics> = (0..2).map(|_| step(&mut other)).collect();
-    assert_eq!(after, again);
+    assert_eq!(after, steps(&mut other, 2));
     assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
 }
 

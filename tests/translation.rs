@@ -2,7 +2,7 @@
 
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, SubgroupOperationSet, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, ShaderStage};
 
 use lapwing_tensor::check::KernelVariant;
@@ -39,8 +39,6 @@ impl Translation {
             variant.dialect.extended,
         );
         let info = Validator::new(ValidationFlags::all(), capabilities)
-            .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
-            .subgroup_operations(SubgroupOperationSet::all())
             .validate(&module)
             .map_err(|error| format!("wgsl: {}", error.emit_to_string(&variant.text)))?;
         let asks = Asked {

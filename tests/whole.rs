@@ -286,30 +286,6 @@ fn no_reference(weights: &str) {
     assert_eq!(free.snapshot().unwrap(), held.snapshot().unwrap());
 }
 
-/// A snapshot that is restored in another state continues identically.
-#[test]
-fn it_goes_on_the_same() {
-    let timeless = |state: &mut State| StepMetrics {
-        time: 0.0,
-        seconds_rollout: 0.0,
-        seconds_update: 0.0,
-        ..step(state).0
-    };
-    let mut whole = state(small(&[]));
-    timeless(&mut whole);
-    let snapshot = whole.snapshot().unwrap();
-    let after: Vec<StepMetrics> = (0..2).map(|_| timeless(&mut whole)).collect();
-    assert!(after.iter().all(|step| step.learned.is_some()));
-
-    let mut other = state(small(&["train.seed=9"]));
-    timeless(&mut other);
-    other.config = small(&[]);
-    other.restore(&snapshot);
-    let again: Vec<StepMetrics> = (0..2).map(|_| timeless(&mut other)).collect();
-    assert_eq!(after, again);
-    assert_eq!(other.snapshot().unwrap(), whole.snapshot().unwrap());
-}
-
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lapwing_model::{
     Adapter, GeneratedReply, GenerationRequest, KvArena, LoraConfig, Model, ModelConfig,
-    ModelShape, SPARE_ROWS, SamplingOptions, Targets, TokenTree, Tokens, generate, initial_weights,
+    ModelShape, SPARE_ROWS, SamplingOptions, Targets, TokenTree, Tokens, initial_weights,
 };
 use lapwing_tensor::{Indices, Parameters, Tensor, check};
 
@@ -41,15 +41,8 @@ fn replies(
     sampling: &SamplingOptions,
 ) -> Vec<GeneratedReply> {
     let (model, adapter, _) = load_adapted(name);
-    generate(
-        &model,
-        Some(&adapter),
-        &mut KvArena::new(&model, 40, ROWS),
-        requests,
-        sampling,
-        &mut |_, _| true,
-    )
-    .unwrap()
+    let mut arena = KvArena::new(&model, 40, ROWS);
+    replies_of(&model, Some(&adapter), &mut arena, requests, sampling).unwrap()
 }
 
 #[test]
@@ -88,12 +81,8 @@ fn sampled_log_probs_equal_those_of_the_packed_forward_pass_to_the_bit() {
 fn assert_known(model: &Model, adapter: Option<&Adapter>, parameters: &Parameters) {
     let requests = requests(6);
     let mut arena = KvArena::new(model, 40, ROWS);
-    let sample = |arena: &mut KvArena| {
-        generate(model, adapter, arena, &requests, &SAMPLING, &mut |_, _| {
-            true
-        })
-        .unwrap()
-    };
+    let sample =
+        |arena: &mut KvArena| replies_of(model, adapter, arena, &requests, &SAMPLING).unwrap();
     let plain = sample(&mut arena);
     arena.keep_results(model, ROWS);
     let replies = sample(&mut arena);
@@ -252,10 +241,7 @@ fn every_distinct_prefix_is_computed_once() {
                 ..r.clone()
             })
             .collect();
-        let replies = generate(&model, None, &mut arena, &keyed, &SAMPLING, &mut |_, _| {
-            true
-        })
-        .unwrap();
+        let replies = replies_of(&model, None, &mut arena, &keyed, &SAMPLING).unwrap();
         for (request, reply) in keyed.iter().zip(&replies) {
             let run = [&request.prompt[..], &reply.ids[..reply.ids.len() - 1]].concat();
             wanted.extend((1..=run.len()).map(|n| run[..n].to_vec()));
@@ -269,26 +255,10 @@ fn a_cleared_arena_computes_anew_and_the_same() {
     let model = load("qwen2");
     let requests = requests(3);
     let mut arena = KvArena::new(&model, 512, ROWS);
-    let first = generate(
-        &model,
-        None,
-        &mut arena,
-        &requests,
-        &SAMPLING,
-        &mut |_, _| true,
-    )
-    .unwrap();
+    let first = replies_of(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
     let computed = arena.computed();
     arena.clear();
-    let second = generate(
-        &model,
-        None,
-        &mut arena,
-        &requests,
-        &SAMPLING,
-        &mut |_, _| true,
-    )
-    .unwrap();
+    let second = replies_of(&model, None, &mut arena, &requests, &SAMPLING).unwrap();
     assert_eq!(first, second);
     assert_eq!(arena.computed(), 2 * computed);
 }
@@ -297,24 +267,13 @@ fn a_cleared_arena_computes_anew_and_the_same() {
 fn an_empty_list_of_requests_is_no_error() {
     let model = load("qwen2");
     let mut arena = KvArena::new(&model, 8, ROWS);
-    assert!(
-        generate(&model, None, &mut arena, &[], &SAMPLING, &mut |_, _| true)
-            .unwrap()
-            .is_empty()
-    );
+    let none = replies_of(&model, None, &mut arena, &[], &SAMPLING).unwrap();
+    assert!(none.is_empty());
     let silent = SamplingOptions {
         max_new_tokens: 0,
         ..SAMPLING
     };
-    let replies = generate(
-        &model,
-        None,
-        &mut arena,
-        &requests(2),
-        &silent,
-        &mut |_, _| true,
-    )
-    .unwrap();
+    let replies = replies_of(&model, None, &mut arena, &requests(2), &silent).unwrap();
     assert!(
         replies
             .iter()
@@ -329,27 +288,11 @@ fn an_arena_that_holds_one_reply_at_a_time_gives_the_same_replies() {
     let (model, adapter, _) = load_adapted("llama");
     let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap();
     let mut arena = KvArena::new(&model, 40, longest + 20 + SPARE_ROWS);
-    let got = generate(
-        &model,
-        Some(&adapter),
-        &mut arena,
-        &requests,
-        &SAMPLING,
-        &mut |_, _| true,
-    )
-    .unwrap();
+    let got = replies_of(&model, Some(&adapter), &mut arena, &requests, &SAMPLING).unwrap();
     assert_eq!(got, wanted);
     assert!(arena.rows() <= arena.most_rows());
     let mut arena = KvArena::new(&model, 8, longest);
-    let error = generate(
-        &model,
-        None,
-        &mut arena,
-        &requests,
-        &SAMPLING,
-        &mut |_, _| true,
-    )
-    .unwrap_err();
+    let error = replies_of(&model, None, &mut arena, &requests, &SAMPLING).unwrap_err();
     assert!(
         error.to_string().contains("the KV arena is full"),
         "{error}"

@@ -1,6 +1,6 @@
 //! Four tiny checkpoints against transformers and PEFT in float64.
 
-use lapwing_model::{GenerationRequest, KvArena, SamplingOptions, Tokens, generate};
+use lapwing_model::{GenerationRequest, KvArena, SamplingOptions, Tokens};
 use lapwing_tensor::Tensor;
 
 use crate::support::*;
@@ -76,15 +76,7 @@ fn greedy_tokens() {
         };
         let mut arena = KvArena::new(&model, 8, 1024);
         let requests = [request];
-        let replies = generate(
-            &model,
-            None,
-            &mut arena,
-            &requests,
-            &sampling,
-            &mut |_, _| true,
-        )
-        .unwrap();
+        let replies = replies_of(&model, None, &mut arena, &requests, &sampling).unwrap();
         let got = &replies[0].ids;
         assert_eq!(got.len(), wanted.len(), "{name}");
         // The log-probs of two tokens may be so close that rounding decides, which differs between devices; the text that

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lapwing_model::{
     ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision, SamplingOptions,
-    StoredAdapter, Tokenizer, generate,
+    StoredAdapter, Tokenizer,
 };
 use lapwing_tensor::check;
 use lapwing_tensor::random::Random;
@@ -389,10 +389,10 @@ fn logits_that_are_not_numbers_are_an_error() {
         }
     });
     let model = Model::load(&check::gpu(), huge.0.path(), Precision::Auto).unwrap();
-    let request = GenerationRequest {
+    let requests = [GenerationRequest {
         prompt: vec![1, 2, 3],
         key: 1,
-    };
+    }];
     for top_k in [0, 5] {
         let sampling = SamplingOptions {
             top_k,
@@ -400,14 +400,7 @@ fn logits_that_are_not_numbers_are_an_error() {
             ..SamplingOptions::default()
         };
         let mut arena = KvArena::new(&model, 8, 1024);
-        let drawn = generate(
-            &model,
-            None,
-            &mut arena,
-            std::slice::from_ref(&request),
-            &sampling,
-            &mut |_, _| true,
-        );
+        let drawn = replies_of(&model, None, &mut arena, &requests, &sampling);
         let error = drawn.unwrap_err().to_string();
         assert!(
             error.starts_with("the model's logits are not numbers"),

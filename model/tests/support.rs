@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lapwing_model::{
-    Adapter, Model, ModelDirectory, ModelError, PackedTree, Precision, TokenTree, Tokens,
+    Adapter, GeneratedReply, GenerationRequest, KvArena, Model, ModelDirectory, ModelError,
+    PackedTree, Precision, SamplingOptions, TokenTree, Tokens, generate,
 };
 use lapwing_tensor::random::Random;
 use lapwing_tensor::{Indices, Parameters, Tensor, check};
@@ -116,6 +117,17 @@ pub fn log_probs(model: &Model, adapter: Option<&Adapter>, ids: &[u32]) -> Tenso
     hidden
         .log_probs(&model.head(adapter), &rows, &targets, &[], 1.0)
         .log_probs
+}
+
+/// Generates replies without watching the tokens come.
+pub fn replies_of(
+    model: &Model,
+    adapter: Option<&Adapter>,
+    arena: &mut KvArena,
+    requests: &[GenerationRequest],
+    sampling: &SamplingOptions,
+) -> Result<Vec<GeneratedReply>, ModelError> {
+    generate(model, adapter, arena, requests, sampling, &mut |_, _| true)
 }
 
 /// Packs sequences without their last tokens, and lists for every later token the packed row that predicts it.

@@ -1,7 +1,10 @@
 //! The table of checks: every kernel against its f64 reference at a few shapes, on any device.
 
 use super::compare::{Array, Compared, LEAST, OpCase, Tolerance, Wrong, compare, same_bits};
-use super::reference::{self, AdamWReference, AttentionHeads, LossSettings, TokenQuery, huber};
+use super::reference::{
+    self, ADAMW, AdamWReference, AttentionHeads, LossSettings, TokenQuery, all_values, flat,
+    gradients, held, huber, named,
+};
 use crate::ops::rl::{Kl, LmHead, PolicyLoss};
 use crate::ops::{
     AdamW, LinearLayer, Lora, Matrix, Muon, Parameters, Rotations, Unrotated, Visibility, Weight,
@@ -96,15 +99,6 @@ pub fn checks() -> Vec<Check> {
 
 fn random(shape: &[usize], seed: u64, range: std::ops::Range<f64>) -> Array {
     Array::random(shape, seed, range)
-}
-
-/// A matrix as a weight of this format holds it.
-fn held(matrix: &Array, format: WeightFormat) -> Array {
-    let values = format.rounded(&matrix.to_f32(), matrix.shape[1]);
-    Array {
-        shape: matrix.shape.clone(),
-        values: values.into_iter().map(f64::from).collect(),
-    }
 }
 
 /// Moves values away from bounds and ties, at which there is no slope.
@@ -693,15 +687,6 @@ fn losses(gpu: &Gpu, kl: Kl) -> Result<f64, Wrong> {
     Ok(worst)
 }
 
-const ADAMW: AdamW = AdamW {
-    lr: 0.03,
-    beta1: 0.9,
-    beta2: 0.99,
-    eps: 1e-8,
-    weight_decay: 0.05,
-    max_norm: 2.0,
-};
-
 /// Checks the values after three updates with clipped gradients.
 fn three_steps(gpu: &Gpu) -> Result<f64, Wrong> {
     let lengths = [1, 7, 63, 64, 65, 129, 5000, 2, 3];
@@ -709,31 +694,20 @@ fn three_steps(gpu: &Gpu) -> Result<f64, Wrong> {
         let one = |(i, n): (u64, &usize)| random(&[*n], which << 40 ^ i, -1.0..1.0);
         (0..).zip(lengths.iter()).map(one).collect()
     };
-    let settings = ADAMW;
-    let flat =
-        |arrays: &[Array]| -> Vec<f64> { arrays.iter().flat_map(|a| a.values.clone()).collect() };
     let start = draw(35);
-    let named = start.iter().enumerate();
-    let named = named.map(|(i, a)| (i.to_string(), a.shape.clone(), a.to_f32()));
-    let mut parameters = Parameters::new(gpu, &named.collect::<Vec<_>>());
+    let mut parameters = Parameters::new(gpu, &named(&start));
     let mut wanted = AdamWReference::new(flat(&start));
     // A dozen roundings of 6e-8 a step, three steps; and a norm of 5,000 squares in two levels of sums.
     const TOLERANCE: f64 = 3e-6;
     let mut worst: f64 = 0.0;
     for step in 36..39 {
         let slopes = draw(step);
-        let mut loss = Tensor::zeros(gpu, &[]);
-        for (i, slope) in slopes.iter().enumerate() {
-            let leaf = parameters.get(&i.to_string());
-            loss = loss.add(&leaf.mul(&slope.tensor(gpu)).sum());
-        }
-        parameters.accumulate(&loss.backward());
-        let norm = parameters.step(settings).to_vec()?;
-        let wanted = wanted.step(&flat(&slopes), settings);
+        parameters.accumulate(&gradients(&parameters, &slopes));
+        let norm = parameters.step(ADAMW).to_vec()?;
+        let wanted = wanted.step(&flat(&slopes), ADAMW);
         worst = worst.max(compare("norm", &norm, &[wanted], TOLERANCE, LEAST)?);
     }
-    let values = parameters.values()?;
-    let values: Vec<f32> = values.into_iter().flat_map(|(_, _, v)| v).collect();
+    let values = all_values(&parameters)?;
     let error = compare("values", &values, &wanted.values, TOLERANCE, LEAST)?;
     Ok(worst.max(error))
 }
@@ -759,12 +733,9 @@ fn three_muon_steps(gpu: &Gpu) -> Result<f64, Wrong> {
         lr: 0.05,
         momentum: 0.9,
     };
-    let others = ADAMW;
     let mut wanted = draw(41);
-    let named = wanted.iter().enumerate();
-    let named = named.map(|(i, a)| (i.to_string(), a.shape.clone(), a.to_f32()));
-    let mut parameters = Parameters::new(gpu, &named.collect::<Vec<_>>());
-    let is_matrix = |name: &str| shapes[name.parse::<usize>().expect("a number")].len() == 2;
+    let mut parameters = Parameters::new(gpu, &named(&wanted));
+    let is_matrix = |name: &str| !["tensor 1", "tensor 6"].contains(&name);
     let zeros = |a: &Array| Array {
         shape: a.shape.clone(),
         values: vec![0.0; a.values.len()],
@@ -774,26 +745,20 @@ fn three_muon_steps(gpu: &Gpu) -> Result<f64, Wrong> {
     let mut vectors: Vec<AdamWReference> = vectors.collect();
     for step in 42..45 {
         let mut slopes = draw(step);
-        let mut loss = Tensor::zeros(gpu, &[]);
-        for (i, slope) in slopes.iter().enumerate() {
-            let leaf = parameters.get(&i.to_string());
-            loss = loss.add(&leaf.mul(&slope.tensor(gpu)).sum());
-        }
-        parameters.accumulate(&loss.backward());
-        let norm = parameters.step_muon(muon, others, is_matrix).to_vec()?[0];
-        let all = slopes.iter().flat_map(|a| &a.values);
-        let wanted_norm = all.map(|g| g * g).sum::<f64>().sqrt();
+        parameters.accumulate(&gradients(&parameters, &slopes));
+        let norm = parameters.step_muon(muon, ADAMW, is_matrix).to_vec()?[0];
+        let wanted_norm = flat(&slopes).iter().map(|g| g * g).sum::<f64>().sqrt();
         compare("norm", &[norm], &[wanted_norm], 3e-6, LEAST)?;
-        let clip = others.max_norm / (wanted_norm + 1e-6);
+        let clip = ADAMW.max_norm / (wanted_norm + 1e-6);
         for (i, slope) in slopes.iter_mut().enumerate() {
             slope.values.iter_mut().for_each(|g| *g *= clip);
             if slope.shape.len() == 2 {
-                let decay = 1.0 - muon.lr * others.weight_decay;
+                let decay = 1.0 - muon.lr * ADAMW.weight_decay;
                 wanted[i] = reference::muon_step(&wanted[i], &mut momentum[i], slope, muon, decay);
             } else {
                 let unclipped = AdamW {
                     max_norm: f64::INFINITY,
-                    ..others
+                    ..ADAMW
                 };
                 vectors[i].step(&slope.values, unclipped);
                 wanted[i].values = vectors[i].values.clone();

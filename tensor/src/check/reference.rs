@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::compare::{Array, LEAST, Tolerance};
 use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
-use crate::ops::{AdamW, Lora, Matrix, Muon};
-use crate::{Indices, Tensor, Visibility};
+use crate::ops::{AdamW, Lora, Matrix, Muon, NamedValues, Parameters, WeightFormat};
+use crate::{GpuError, Gradients, Indices, Tensor, Visibility};
 
 /// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
 /// relative to the largest result, or to 0.1 if there are few.
@@ -586,6 +586,52 @@ pub(crate) fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 pub(crate) fn gumbel(key: [u32; 2], token: usize) -> f64 {
     let word = philox([token as u32 / 4, 0, 0, 0], key)[token % 4];
     -(-(-(f64::from(word) + 0.5) / 4_294_967_296.0).ln_1p()).ln()
+}
+
+/// A matrix as a weight of this format holds it.
+pub(crate) fn held(matrix: &Array, format: WeightFormat) -> Array {
+    let values = format.rounded(&matrix.to_f32(), matrix.shape[1]);
+    Array {
+        shape: matrix.shape.clone(),
+        values: values.into_iter().map(f64::from).collect(),
+    }
+}
+
+/// Settings to check AdamW with.
+pub(crate) const ADAMW: AdamW = AdamW {
+    lr: 0.03,
+    beta1: 0.9,
+    beta2: 0.99,
+    eps: 1e-8,
+    weight_decay: 0.05,
+    max_norm: 2.0,
+};
+
+/// Values for parameters, with the names `tensor 0`, `tensor 1` and so on.
+pub(crate) fn named(arrays: &[Array]) -> Vec<NamedValues> {
+    let one = |(i, a): (usize, &Array)| (format!("tensor {i}"), a.shape.clone(), a.to_f32());
+    arrays.iter().enumerate().map(one).collect()
+}
+
+/// The gradients of a loss with these slopes.
+pub(crate) fn gradients(parameters: &Parameters, slopes: &[Array]) -> Gradients {
+    let term = |(name, slope): (&str, &Array)| {
+        let leaf = parameters.get(name);
+        leaf.mul(&slope.tensor(leaf.gpu())).sum()
+    };
+    let terms = parameters.names().zip(slopes).map(term);
+    let loss = terms.reduce(|sum, term| sum.add(&term));
+    loss.expect("a tensor").backward()
+}
+
+/// The values of all parameters, one after the other.
+pub(crate) fn all_values(parameters: &Parameters) -> Result<Vec<f32>, GpuError> {
+    let tensors = parameters.values()?.into_iter();
+    Ok(tensors.flat_map(|(_, _, values)| values).collect())
+}
+
+pub(crate) fn flat(arrays: &[Array]) -> Vec<f64> {
+    arrays.iter().flat_map(|a| a.values.clone()).collect()
 }
 
 /// AdamW as in PyTorch.

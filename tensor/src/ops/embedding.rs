@@ -54,8 +54,7 @@ mod tests {
     use super::*;
     use crate::check::reference::{EMBEDDING as TOLERANCE, gather as reference};
     use crate::ops::{Weight, WeightFormat};
-    use crate::testing::{Array, check, gpu};
-    use crate::{Gpu, GpuOptions};
+    use crate::testing::{Array, check, gpu, narrow};
     use proptest::prelude::*;
 
     proptest! {
@@ -75,15 +74,9 @@ mod tests {
     /// 4 KiB hold 32 rows of 64 numbers of 16 bits: the table is split.
     #[test]
     fn a_frozen_table_in_every_format_split_or_not() {
-        let narrow = GpuOptions {
-            max_binding: Some(4096),
-            checked: true,
-            poison: true,
-            ..GpuOptions::default()
-        };
         let values: Vec<f32> = (0..50 * 64).map(|i| (i % 101) as f32 * 0.1).collect();
         let ids = [0, 49, 15, 16, 31, 32, 48, 16];
-        for gpu in [gpu(), Gpu::open(narrow).unwrap()] {
+        for gpu in [gpu(), narrow(4096)] {
             for format in WeightFormat::ALL {
                 let held = format.rounded(&values, 64);
                 let row = |id: &u32| held[*id as usize * 64..][..64].to_vec();

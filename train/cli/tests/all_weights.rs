@@ -7,28 +7,14 @@ use serde_json::Value;
 
 use crate::support::{fails, files, json, succeeds};
 
-const WHOLE: [&str; 14] = [
-    "train",
-    "--set",
-    "train.weights=all",
-    "--set",
-    "train.lr=0.0003",
-    "--set",
-    "train.groups=8",
-    "--set",
-    "train.group_size=6",
-    "--set",
-    "train.learn=3",
-    "--set",
-    "eval.episodes=5",
-    "--quiet",
-];
+const WHOLE: &str = "--set train.weights=all --set train.lr=0.0003 --set train.groups=8 \
+    --set train.group_size=6 --set train.learn=3 --set eval.episodes=5 --quiet";
 
 #[test]
 fn a_run_keeps_a_model_that_every_command_takes() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let dry = succeeds(home, &[&WHOLE[..], &["--dry-run"]].concat());
+    let dry = succeeds(home, &format!("train {WHOLE} --dry-run"));
     let would: Vec<&str> = dry.out.lines().rev().take(2).collect();
     let would = format!("{}\n{}", would[1], would[0].split("; on ").next().unwrap());
     assert_snapshot!(would, @"
@@ -37,7 +23,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     ");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 
-    let begin = |steps, out| [&WHOLE[..], &["--steps", steps, "--out", out]].concat();
+    let begin = |steps, out| format!("train {WHOLE} --steps {steps} --out {out}");
     let trained = succeeds(home, &begin("2", "run"));
     assert!(
         trained.out.contains("\nThe model is in run/model.\n"),
@@ -47,7 +33,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
 
     // A resumed run gives the same weights.
     succeeds(home, &begin("1", "other"));
-    succeeds(home, &["train", "--resume", "other", "--steps", "2"]);
+    succeeds(home, "train --resume other --steps 2");
     let kept = files(&home.join("run/model"));
     let contents = |files: &[(String, Vec<u8>)]| -> Vec<Vec<u8>> {
         files.iter().map(|(_, bytes)| bytes.clone()).collect()
@@ -59,7 +45,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     assert!((0..8192).contains(&(weights.len() - 4 * 255_296)));
 
     // It is compared with the initial model.
-    let examined = succeeds(home, &["eval", "run", "--json"]);
+    let examined = succeeds(home, "eval run --json");
     assert!(
         examined.err.starts_with("note: plays with run/best (step "),
         "{}",
@@ -74,25 +60,16 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     let players: Vec<&Value> = players.iter().map(|player| &player["player"]).collect();
     assert_eq!(players, ["trained model", "model"]);
     // The base's row is that of the base by itself, on the same scenes.
-    let base = json(home, &["eval", "--json", "--set", "eval.episodes=5"]);
+    let base = json(home, "eval --json --set eval.episodes=5");
     assert_eq!(
         found["games"][0]["players"][1]["return_mean"],
         base["games"][0]["players"][0]["return_mean"]
     );
 
     // And with the other run, whose model is the same, and with an adapter of the base.
-    let begin = ["train", "--quiet", "--steps", "0", "--out", "lora"];
-    succeeds(home, &[&begin[..], &["--set", "eval.episodes=5"]].concat());
-    let against = [
-        "eval",
-        "run",
-        "--json",
-        "--against",
-        "other/model",
-        "--against",
-        "lora",
-    ];
-    let found = json(home, &against);
+    let line = "train --quiet --steps 0 --out lora --set eval.episodes=5";
+    succeeds(home, line);
+    let found = json(home, "eval run --json --against other/model --against lora");
     let player = |i: usize| &found["games"][0]["players"][i];
     assert_eq!(player(2)["player"], "lora");
     // A new adapter changes nothing.
@@ -100,38 +77,23 @@ fn a_run_keeps_a_model_that_every_command_takes() {
         assert_eq!(player(2)[key], player(3)[key], "{key}");
     }
 
-    succeeds(home, &["play", "run", "--quiet"]);
-    succeeds(home, &["probe", "run", "--quiet"]);
-    let score = |model: &[&str]| {
-        let score = [&["score", "--text", "left right", "--json"], model].concat();
-        json(home, &score)
-    };
-    assert_eq!(score(&["--model", "run"]), score(&["--model", "run/best"]));
-    assert_ne!(score(&["--model", "run/model"]), score(&[]));
-    succeeds(
-        home,
-        &[
-            "generate",
-            "--model",
-            "run",
-            "--prompt",
-            "left",
-            "--max-new-tokens",
-            "2",
-        ],
-    );
+    succeeds(home, "play run --quiet");
+    succeeds(home, "probe run --quiet");
+    let score = |model: &str| json(home, &format!("score --text 'left right' --json {model}"));
+    assert_eq!(score("--model run"), score("--model run/best"));
+    assert_ne!(score("--model run/model"), score(""));
+    let line = "generate --model run --prompt left --max-new-tokens 2";
+    succeeds(home, line);
     for format in ["csv", "tensorboard"] {
-        succeeds(home, &["export", "run", "--format", format]);
+        succeeds(home, &format!("export run --format {format}"));
     }
-    succeeds(home, &["report", "run"]);
-    succeeds(home, &["watch", "run", "--once"]);
+    succeeds(home, "report run");
+    succeeds(home, "watch run --once");
     // It can be the base of an adapter.
-    let on = [
-        "train", "--model", "run", "--steps", "0", "--out", "on", "--quiet",
-    ];
-    succeeds(home, &[&on[..], &["--set", "eval.episodes=5"]].concat());
+    let line = "train --model run --steps 0 --out on --quiet --set eval.episodes=5";
+    succeeds(home, line);
     assert!(home.join("on/adapter/adapter_config.json").exists());
-    let on = json(home, &["eval", "on", "--json"]);
+    let on = json(home, "eval on --json");
     let player = |i: usize| &on["games"][0]["players"][i];
     assert_eq!(player(1)["player"], "model");
     assert_eq!(
@@ -140,19 +102,13 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     );
 
     // Commands that need an adapter refuse it.
-    assert_snapshot!(fails(home, &["eval", "--adapter", "run"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
-    assert_snapshot!(fails(home, &["score", "--adapter", "run/model", "--text", "x"]), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
-    assert_snapshot!(fails(home, &["merge", "run", "--out", "merged"]), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one");
-    assert_snapshot!(fails(home, &["merge", "--adapter", "run", "--out", "merged"]), @"error: run holds a whole model and no adapter: --model run/best takes it");
-    assert_snapshot!(fails(home, &[&WHOLE[..], &["--adapter", "lora"]].concat()), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
-    let idle = [
-        "config",
-        "--set",
-        "train.weights=all",
-        "--set",
-        "lora.rank=4",
-    ];
-    assert_snapshot!(succeeds(home, &idle).err, @r#"
+    assert_snapshot!(fails(home, "eval --adapter run"), @"error: run holds a whole model and no adapter: --model run/best takes it");
+    assert_snapshot!(fails(home, "score --adapter run/model --text x"), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
+    assert_snapshot!(fails(home, "merge run --out merged"), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one");
+    assert_snapshot!(fails(home, "merge --adapter run --out merged"), @"error: run holds a whole model and no adapter: --model run/best takes it");
+    assert_snapshot!(fails(home, &format!("train {WHOLE} --adapter lora")), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
+    let idle = "config --set train.weights=all --set lora.rank=4";
+    assert_snapshot!(succeeds(home, idle).err, @r#"
     note: train.lr = 0.003 (the preset frozen-lake) was chosen for an adapter; all weights want a rate of their own, in large models about a tenth
     note: lora.rank (--set) has no effect with train.weights = "all", which trains no adapter
     "#);
@@ -163,34 +119,12 @@ fn a_run_keeps_a_model_that_every_command_takes() {
 fn a_model_plays_against_its_base() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let duel = [
-        "snake-duel",
-        "--steps",
-        "0",
-        "--out",
-        "run",
-        "--set",
-        "policy.reply=word",
-    ];
-    let few = [
-        "--set",
-        "policy.max_new_tokens=1",
-        "--set",
-        "game.options.step_limit=3",
-    ];
-    let begin = [&WHOLE[..1], &duel, &few, &WHOLE[1..]].concat();
-    succeeds(home, &begin);
+    let duel = "snake-duel --steps 0 --out run --set policy.reply=word";
+    let few = "--set policy.max_new_tokens=1 --set game.options.step_limit=3";
+    succeeds(home, &format!("train {duel} {few} {WHOLE}"));
     let eval = |who: &str| {
-        let eval = [
-            "eval",
-            "run",
-            "--json",
-            "--episodes",
-            "3",
-            "--opponent",
-            who,
-        ];
-        let found = json(home, &eval);
+        let line = format!("eval run --json --episodes 3 --opponent {who}");
+        let found = json(home, &line);
         found["games"][0]["players"][0]["return_mean"].clone()
     };
     // After no steps, both are the same.
@@ -202,33 +136,11 @@ fn a_model_plays_against_its_base() {
 fn imitation_writes_a_model() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let play = [
-        "play",
-        "--player",
-        "scripted",
-        "--episodes",
-        "4",
-        "--keep",
-        "new/kept.jsonl",
-    ];
-    succeeds(home, &[&play[..], &["--quiet"]].concat());
-    let imitate = [
-        "pretrain",
-        "--from",
-        "new/kept.jsonl",
-        "--steps",
-        "6",
-        "--out",
-        "model",
-    ];
-    let ended = succeeds(
-        home,
-        &[
-            &imitate[..],
-            &["--set", "train.weights=all", "--set", "train.lr=1"],
-        ]
-        .concat(),
-    );
+    let play = "play --player scripted --episodes 4 --keep new/kept.jsonl --quiet";
+    succeeds(home, play);
+    let imitate = "pretrain --from new/kept.jsonl --steps 6 --out model";
+    let line = format!("{imitate} --set train.weights=all --set train.lr=1");
+    let ended = succeeds(home, &line);
     let note = "note: train.lr (--set) has no effect on pretrain: use --lr\n";
     assert!(ended.err.contains(note), "{}", ended.err);
     let mut lines = ended.out.lines();
@@ -242,6 +154,5 @@ fn imitation_writes_a_model() {
         lines.next().unwrap(),
         "The model is in model (--model takes it)."
     );
-    let eval = ["eval", "--model", "model", "--episodes", "3", "--quiet"];
-    succeeds(home, &eval);
+    succeeds(home, "eval --model model --episodes 3 --quiet");
 }

@@ -5,15 +5,15 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{Ended, copy, golden, json, lapwing, lines, run, succeeds};
+use crate::support::{Ended, SMALL, copy, golden, json, lapwing, lines, run, succeeds};
 
 #[test]
 fn the_games_are_listed_with_their_options() {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run(directory.path(), &["games"]);
+    let ended = run(directory.path(), "games");
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     assert_snapshot!("games_listed", ended.out);
-    let one = run(directory.path(), &["games", "2048-small"]);
+    let one = run(directory.path(), "games 2048-small");
     assert_snapshot!(one.out, @r#"
     2048-small (variant of 2048): A tile of 32 within 25 moves.
       actions: up, down, left, right
@@ -35,14 +35,14 @@ fn the_games_are_listed_with_their_options() {
 
     Set an option with --set game.options.NAME=VALUE, or under [game.options] of a config file.
     "#);
-    let wrong = run(directory.path(), &["games", "poison-apple"]);
+    let wrong = run(directory.path(), "games poison-apple");
     assert_eq!(wrong.code, 2);
     assert!(
         wrong.err.contains("(did you mean `snake-poison-apple`?)"),
         "{}",
         wrong.err
     );
-    let json = run(directory.path(), &["games", "--json"]).out;
+    let json = run(directory.path(), "games --json").out;
     let games: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         games.as_array().unwrap().len(),
@@ -55,7 +55,7 @@ fn the_games_are_listed_with_their_options() {
 #[test]
 fn the_devices_are_listed() {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run(directory.path(), &["devices"]);
+    let ended = run(directory.path(), "devices");
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert_eq!(
         ended.out.matches("<- will be used").count(),
@@ -63,7 +63,7 @@ fn the_devices_are_listed() {
         "{}",
         ended.out
     );
-    let json = run(directory.path(), &["devices", "--json"]).out;
+    let json = run(directory.path(), "devices --json").out;
     let devices: Value = serde_json::from_str(&json).unwrap();
     let devices = devices.as_array().unwrap();
     assert_eq!(
@@ -81,7 +81,7 @@ fn the_devices_are_listed() {
 fn the_threads_of_the_software_driver_are_set() {
     let directory = tempfile::tempdir().unwrap();
     let listed = |threads: Option<&str>| {
-        let mut command = lapwing(directory.path(), &["devices"]);
+        let mut command = lapwing(directory.path(), "devices");
         command.env_remove("LP_NUM_THREADS");
         command.envs(threads.map(|threads| ("LP_NUM_THREADS", threads)));
         Ended::new(directory.path(), command.output().unwrap()).out
@@ -99,7 +99,7 @@ fn the_threads_of_the_software_driver_are_set() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let directory = tempfile::tempdir().unwrap();
-    for arguments in [&["games"][..], &["play", "--player", "scripted"]] {
+    for arguments in ["games", "play --player scripted"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = lapwing(directory.path(), arguments).stdout(writer).output();
@@ -112,19 +112,7 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn a_run_trains_an_adapter() {
     let directory = tempfile::tempdir().unwrap();
-    let small = [
-        "--set",
-        "train.groups=1",
-        "--set",
-        "train.group_size=4",
-        "--set",
-        "train.learn=2",
-        "--set",
-        "eval.episodes=5",
-        "--steps",
-        "2",
-    ];
-    let train = run(directory.path(), &[&["train"], &small[..]].concat());
+    let train = run(directory.path(), &format!("train --steps 2 {SMALL}"));
     assert_eq!(train.code, 0, "{}", train.err);
     for line in [
         "random player",
@@ -183,16 +171,8 @@ fn a_run_trains_an_adapter() {
     let test: Value = serde_json::from_str(&test).unwrap();
     let last = &test["sampled"][1];
     let config = "runs/frozen-lake-1/config.toml";
-    let eval = run(
-        directory.path(),
-        &[
-            "eval",
-            config,
-            "--adapter",
-            "runs/frozen-lake-1/adapter",
-            "--json",
-        ],
-    );
+    let line = format!("eval {config} --adapter runs/frozen-lake-1/adapter --json");
+    let eval = run(directory.path(), &line);
     assert_eq!(eval.code, 0, "{}", eval.err);
     let eval: Value = serde_json::from_str(&eval.out).unwrap();
     for (key, value) in last.as_object().unwrap() {
@@ -201,10 +181,8 @@ fn a_run_trains_an_adapter() {
     }
     assert_eq!(eval["baselines"], test["baselines"]);
 
-    let play = run(
-        directory.path(),
-        &["play", config, "--adapter", "runs/frozen-lake-1/adapter"],
-    );
+    let line = format!("play {config} --adapter runs/frozen-lake-1/adapter");
+    let play = run(directory.path(), &line);
     assert_eq!(play.code, 0, "{}", play.err);
     assert!(
         play.out.contains("--- turn 1") && play.out.contains("over after"),
@@ -213,7 +191,7 @@ fn a_run_trains_an_adapter() {
     );
 
     // The config makes the same run in a new directory.
-    let again = run(directory.path(), &["train", config]);
+    let again = run(directory.path(), &format!("train {config}"));
     assert_eq!(again.code, 0, "{}", again.err);
     let without_times = |mut line: Value| {
         line.as_object_mut()
@@ -229,27 +207,24 @@ fn a_run_trains_an_adapter() {
 #[test]
 fn a_game_is_played_by_its_own_preset() {
     let directory = tempfile::tempdir().unwrap();
-    let rules = |arguments: &[&str]| {
-        let ended = run(
-            directory.path(),
-            &[&["play"], arguments, &["--human"]].concat(),
-        );
+    let rules = |arguments: &str| {
+        let ended = run(directory.path(), &format!("play {arguments} --human"));
         assert_eq!((ended.code, ended.err.as_str()), (0, ""));
         ended.out
     };
     // The preset has six cells a side, the paper ten.
-    let out = rules(&["snake"]);
+    let out = rules("snake");
     // Six cells with spaces between.
     let is_row = |line: &&str| line.len() == 11 && line.contains("_ _");
     assert_eq!(out.lines().filter(is_row).count(), 6, "{out}");
-    assert!(rules(&["snake-paper"]).contains("The board is 10x10"));
-    assert!(rules(&["frozen-lake", "--set", "game.options.size=3"]).contains("You have 20 turns"));
+    assert!(rules("snake-paper").contains("The board is 10x10"));
+    assert!(rules("frozen-lake --set game.options.size=3").contains("You have 20 turns"));
 }
 
 #[test]
 fn the_doctor_finds_that_this_machine_can_train() {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run(directory.path(), &["doctor", "--json"]);
+    let ended = run(directory.path(), "doctor --json");
     // A slow machine prints the check in progress on standard error.
     assert_eq!(ended.code, 0, "{} {}", ended.out, ended.err);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
@@ -290,7 +265,7 @@ fn the_doctor_finds_that_this_machine_can_train() {
 #[test]
 fn the_bench_measures_kernels_and_phases() {
     let directory = tempfile::tempdir().unwrap();
-    let report = json(directory.path(), &["bench", "built-in/", "--json"]);
+    let report = json(directory.path(), "bench built-in/ --json");
     for key in ["title", "device", "ceilings", "forecast"] {
         assert!(!report[key].is_null(), "{key}: {report}");
     }
@@ -316,15 +291,15 @@ fn the_bench_measures_kernels_and_phases() {
         assert!(row["share"].as_f64().unwrap() > 0.0, "{row}");
     }
     fs::write(directory.path().join("old.json"), report.to_string()).unwrap();
-    let arguments = ["bench", "product/built-in/1 row", "--compare", "old.json"];
-    let compared = succeeds(directory.path(), &arguments).out;
+    let line = "bench 'product/built-in/1 row' --compare old.json";
+    let compared = succeeds(directory.path(), line).out;
     assert!(compared.starts_with("old: lapwing "), "{compared}");
     let line = compared.lines().last().unwrap();
     assert!(line.starts_with("product/built-in/1 row  "), "{compared}");
     assert!(line.contains("1 -> 1"), "{compared}");
 
-    let arguments = ["bench", "product/built-in/1 row", "--report", "report.txt"];
-    succeeds(directory.path(), &arguments);
+    let line = "bench 'product/built-in/1 row' --report report.txt";
+    succeeds(directory.path(), line);
     let report = fs::read_to_string(directory.path().join("report.txt")).unwrap();
     for part in ["ok   kernels", "ceiling", "product/built-in/1 row  "] {
         assert!(report.contains(part), "{part}: {report}");
@@ -342,8 +317,7 @@ fn the_bench_forecasts_a_training_step() {
     let mut changed: Value = serde_json::from_str(&text).unwrap();
     changed["max_position_embeddings"] = 2048.into();
     fs::write(&config, changed.to_string()).unwrap();
-    let arguments = ["bench", "model/", "--model", "model", "--json"];
-    let report = json(directory.path(), &arguments);
+    let report = json(directory.path(), "bench model/ --model model --json");
     let forecast = &report["forecast"];
     let step = "frozen-lake: episodes 100 (25 trained on), turns 8, tokens of a reply 256";
     assert_eq!(forecast["step"], step);
@@ -355,7 +329,7 @@ fn the_bench_forecasts_a_training_step() {
 #[test]
 fn the_doctor_reports_what_it_cannot_open() {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run(directory.path(), &["doctor", "--device", "99"]);
+    let ended = run(directory.path(), "doctor --device 99");
     assert_eq!(ended.code, 1);
     assert!(
         ended
@@ -370,7 +344,7 @@ fn the_doctor_reports_what_it_cannot_open() {
         ended.out
     );
     assert_eq!(ended.err, "error: this machine cannot train as it is\n");
-    let ended = run(directory.path(), &["doctor", "--model", "nowhere"]);
+    let ended = run(directory.path(), "doctor --model nowhere");
     assert_eq!(ended.code, 1);
     assert!(
         ended
@@ -386,11 +360,8 @@ fn the_doctor_reports_what_it_cannot_open() {
 fn several_processes_are_refused_with_the_cure() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, cure) in [
-        (
-            &["train"][..],
-            "cargo install --path train/cli --features mpi",
-        ),
-        (&["eval"], "start this one alone"),
+        ("train", "cargo install --path train/cli --features mpi"),
+        ("eval", "start this one alone"),
     ] {
         let mut command = lapwing(dir.path(), arguments);
         command.env("OMPI_COMM_WORLD_SIZE", "2");
@@ -404,7 +375,7 @@ fn several_processes_are_refused_with_the_cure() {
         );
     }
     // Commands that write nothing do the same in each process.
-    let mut command = lapwing(dir.path(), &["games"]);
+    let mut command = lapwing(dir.path(), "games");
     assert!(
         command
             .env("PMI_SIZE", "2")

@@ -8,27 +8,14 @@ use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 
-use crate::support::{Ended, fails, files, lapwing, run, succeeds};
+use crate::support::{Ended, SMALL, fails, files, lapwing, run, succeeds};
 
-const SMALL: [&str; 12] = [
-    "--set",
-    "train.groups=1",
-    "--set",
-    "train.group_size=4",
-    "--set",
-    "train.learn=2",
-    "--set",
-    "eval.episodes=4",
-    "--set",
-    "eval.every=2",
-    "--set",
-    "checkpoint.every=1",
-];
+const OFTEN: &str = "--set eval.every=2 --set checkpoint.every=1";
 
 /// Trains a run in `DIR/run`.
 fn trained(home: &Path, steps: &str) {
-    let begin = ["train", "--out", "run", "--steps", steps];
-    succeeds(home, &[&begin[..], &SMALL].concat());
+    let line = format!("train --out run --steps {steps} {SMALL} {OFTEN}");
+    succeeds(home, &line);
 }
 
 #[test]
@@ -37,7 +24,7 @@ fn a_finished_run_can_be_extended() {
     let home = directory.path();
     trained(home, "3");
     let before = files(&home.join("run/adapter"));
-    let again = run(home, &["train", "--resume", "run"]);
+    let again = run(home, "train --resume run");
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(again.out.contains("after training"), "{}", again.out);
     let note = "note: there is nothing to do: run has its 3 steps; --steps N trains on\n";
@@ -47,10 +34,10 @@ fn a_finished_run_can_be_extended() {
         again.err
     );
     assert_eq!(files(&home.join("run/adapter")), before);
-    let fewer = run(home, &["train", "--resume", "run", "--steps", "2"]);
+    let fewer = run(home, "train --resume run --steps 2");
     assert_eq!(fewer.code, 2);
     assert_snapshot!(fewer.last(), @"error: run: the run is at step 3: wanted --steps 3 or more, found 2");
-    let more = run(home, &["train", "--resume", "run", "--steps", "5"]);
+    let more = run(home, "train --resume run --steps 5");
     assert_eq!(more.code, 0, "{}", more.err);
     assert!(more.err.contains("from step 3 on"), "{}", more.err);
     let config = fs::read_to_string(home.join("run/config.toml")).unwrap();
@@ -69,32 +56,13 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     trained(home, "1");
-    let changed = run(
-        home,
-        &[
-            "train",
-            "--resume",
-            "run",
-            "--set",
-            "train.lr=0.25",
-            "--set",
-            "game.options.size=5",
-        ],
-    );
+    let line = "train --resume run --set train.lr=0.25 --set game.options.size=5";
+    let changed = run(home, line);
     assert_eq!(changed.code, 2);
     assert_snapshot!(changed.last(), @"error: run/checkpoints/step-000001.safetensors: made with another config than the run has now: game.options.size was 4, is 5; train.lr was 0.003, is 0.25; change that back, or start a new run from the trained weights (--adapter, --model if all weights were trained, or value.network for dqn and pqn)");
     // A key without influence on results may be changed.
-    let on = |steps: &str| run(home, &["train", "--resume", "run", "--steps", steps]);
-    let free = [
-        "train",
-        "--resume",
-        "run",
-        "--steps",
-        "2",
-        "--set",
-        "checkpoint.keep=3",
-    ];
-    let free = run(home, &free);
+    let on = |steps: &str| run(home, &format!("train --resume run --steps {steps}"));
+    let free = run(home, "train --resume run --steps 2 --set checkpoint.keep=3");
     assert_eq!(free.code, 0, "{}", free.err);
     let whole = files(&home.join("run/adapter"));
 
@@ -134,7 +102,7 @@ fn missing_metrics_are_noticed() {
     trained(home, "1");
     let metrics = home.join("run/metrics.jsonl");
     fs::write(&metrics, "").unwrap();
-    let error = fails(home, &["train", "--resume", "run", "--steps", "2"]);
+    let error = fails(home, "train --resume run --steps 2");
     assert!(error.contains("lines of it were removed since"), "{error}");
 }
 
@@ -158,8 +126,8 @@ fn wait_for_steps(run: &Path, steps: usize) {
 fn moving_the_directory_ends_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
-    let begin = ["train", "--out", "run", "--steps", "100000"];
-    let child = lapwing(home, &[&begin[..], &SMALL].concat())
+    let begin = format!("train --out run --steps 100000 {SMALL} {OFTEN}");
+    let child = lapwing(home, &begin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -178,10 +146,7 @@ fn moving_the_directory_ends_the_run() {
     assert!(!home.join("run").exists());
     let steps = fs::read_to_string(home.join("away/metrics.jsonl")).unwrap();
     let more = steps.matches("\"kind\":\"step\"").count() + 2;
-    let resumed = run(
-        home,
-        &["train", "--resume", "away", "--steps", &more.to_string()],
-    );
+    let resumed = run(home, &format!("train --resume away --steps {more}"));
     assert_eq!(resumed.code, 0, "{}", resumed.err);
 }
 
@@ -208,7 +173,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
     assert!(full.last().contains("File too large"), "{}", full.err);
     assert_eq!(files(&home.join("run/checkpoints")), before);
     // With room again, the run ends with the same adapter.
-    let resumed = run(home, &["train", "--resume", "run", "--steps", "4"]);
+    let resumed = run(home, "train --resume run --steps 4");
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     fs::rename(home.join("run"), home.join("full")).unwrap();
     trained(home, "4");
@@ -220,7 +185,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
 fn concurrent_runs_have_their_own_directories() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
-    let begin = [&["train", "--steps", "1"], &SMALL[..]].concat();
+    let begin = format!("train --steps 1 {SMALL} {OFTEN}");
     let one = || {
         let mut command = lapwing(home, &begin);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -7,19 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::{Ended, json, lapwing, run, succeeds, with_input};
-
-const ACTIONS: &str = "game.options.actions=[\"left\",\"right\"]";
-const SMALL: [&str; 8] = [
-    "--set",
-    "train.groups=1",
-    "--set",
-    "train.group_size=4",
-    "--set",
-    "train.learn=2",
-    "--set",
-    "eval.episodes=5",
-];
+use crate::support::{Ended, SMALL, json, lapwing, run, succeeds, with_input};
 
 /// Returns a directory with the environment of a page of the docs.
 fn home_of(page: &str) -> tempfile::TempDir {
@@ -36,10 +24,10 @@ fn home() -> tempfile::TempDir {
     home_of("environments.md")
 }
 
-const DOCS: [&str; 4] = ["--game", "exec:python3 game.py", "--set", ACTIONS];
+const DOCS: &str = r#"--game 'exec:python3 game.py' --set 'game.options.actions=["left","right"]'"#;
 
 /// Returns the only line of an error.
-fn error(home: &Path, arguments: &[&str], code: i32) -> String {
+fn error(home: &Path, arguments: &str, code: i32) -> String {
     let ended = run(home, arguments);
     assert_eq!((ended.code, &*ended.out), (code, ""), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
@@ -55,41 +43,33 @@ fn a_run_that_saved_nothing_starts_again_with_the_values_given() {
     let at = "        right = ";
     let broken = sound.replace(at, &format!("        sys.exit(3)\n{at}"));
     fs::write(home.join("game.py"), broken).unwrap();
-    let train = [&["train", "--out", "run"], &SMALL[..], &DOCS[..]].concat();
+    let train = format!("train --out run {SMALL} {DOCS}");
     let failed = run(home, &train);
     assert_eq!(failed.code, 1, "{}", failed.err);
     let note = "nothing was saved yet: --resume starts again\n";
     assert!(failed.err.contains(note), "{}", failed.err);
 
     fs::write(home.join("game.py"), sound).unwrap();
-    let other = [
-        "train.lr=0.25",
-        "policy.reply=tags",
-        "policy.max_new_tokens=16",
-        // Outside its band the entropy alone would be learned from.
-        "train.entropy_band=[0.0, 100.0]",
-        // GiGPO compares the turns of an episode that is cut off.
-        "credit.method=episode",
-    ];
-    let other: Vec<&str> = other.iter().flat_map(|set| ["--set", set]).collect();
-    let resume = ["train", "--resume", "run", "--steps", "1"];
-    let again = succeeds(home, &[&resume[..], &other].concat());
+    // Outside its band the entropy alone would be learned from, and GiGPO compares the turns of a cut-off episode.
+    let other = "--set train.lr=0.25 --set policy.reply=tags --set policy.max_new_tokens=16 \
+        --set 'train.entropy_band=[0.0, 100.0]' --set credit.method=episode";
+    let again = succeeds(home, &format!("train --resume run --steps 1 {other}"));
     let unread = "Nothing was learned: most replies could not be read (unreadable in `lapwing help health-checks`).";
     assert!(again.out.contains(unread), "{}", again.out);
     let config = fs::read_to_string(home.join("run/config.toml")).unwrap();
     for line in ["lr = 0.25\n", "steps = 1\n", "reply = \"tags\"\n"] {
         assert!(config.contains(line), "{config}");
     }
-    assert_eq!(json(home, &["runs", ".", "--json"])[0]["state"], "done");
+    assert_eq!(json(home, "runs . --json")[0]["state"], "done");
     // The values in force are those of the checkpoint.
-    succeeds(home, &["train", "--resume", "run", "--steps", "2"]);
+    succeeds(home, "train --resume run --steps 2");
 }
 
 #[test]
 fn the_environment_of_the_docs_is_played() {
     let home = home();
     let home = home.path();
-    let eval = [&["eval", "--episodes", "40", "--json"], &DOCS[..]].concat();
+    let eval = format!("eval --episodes 40 --json {DOCS}");
     let found = json(home, &eval);
     assert_eq!(found["game"], "exec:python3 game.py");
     let random = &found["baselines"]["random"];
@@ -97,7 +77,7 @@ fn the_environment_of_the_docs_is_played() {
     let random = random["return_mean"].as_f64().unwrap();
     // Half, with a standard error of 0.08.
     assert!((0.2..0.8).contains(&random), "{random}");
-    let played = succeeds(home, &[&["play", "--episodes", "2"], &DOCS[..]].concat());
+    let played = succeeds(home, &format!("play --episodes 2 {DOCS}"));
     assert!(
         played.out.contains("2 episodes: success "),
         "{}",
@@ -111,7 +91,7 @@ fn the_environment_of_the_docs_is_played() {
         ("4", "left", "success, return 1"),
         ("5", "l", "no success, return 0"),
     ] {
-        let by_hand = [&["play", "--human", "--seed", seed], &DOCS[..]].concat();
+        let by_hand = format!("play --human --seed {seed} {DOCS}");
         let by_hand = with_input(home, &by_hand, &format!("{word}\n"));
         assert_eq!((by_hand.code, &*by_hand.err), (0, ""));
         let ending = format!("over after 1 turn: {ending}\n");
@@ -123,19 +103,17 @@ fn the_environment_of_the_docs_is_played() {
 #[test]
 fn the_own_game_of_the_docs_is_played() {
     let home = home_of("own-game.md");
-    let actions = "game.options.actions=[\"left\",\"down\",\"right\",\"up\"]";
-    let set = ["--set", actions, "--set", "game.options.step_limit=8"];
-    let game = ["play", "--human", "--game", "exec:python3 game.py"];
-    let arguments = [&game[..], &set].concat();
+    let line = r#"play --human --game 'exec:python3 game.py' --set game.options.step_limit=8
+        --set 'game.options.actions=["left","down","right","up"]'"#;
     let way = "right\nright\nright\ndown\ndown\ndown\nright\ndown\n";
-    let played = with_input(home.path(), &arguments, way);
+    let played = with_input(home.path(), line, way);
     assert_eq!((played.code, &*played.err), (0, ""));
     assert!(
         played.out.contains(": success, return 1\n"),
         "{}",
         played.out
     );
-    let lost = with_input(home.path(), &arguments, &"up\n".repeat(8));
+    let lost = with_input(home.path(), line, &"up\n".repeat(8));
     assert!(
         lost.out
             .contains("over after 8 turns (step limit): no success, return 0\n"),
@@ -162,7 +140,7 @@ fn the_shim_writes_plain_boards_and_reports_truncation() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     fs::write(home.join("gymnasium.py"), GYMNASIUM).unwrap();
-    fs::write(home.join("shim.py"), succeeds(home, &["shim"]).out).unwrap();
+    fs::write(home.join("shim.py"), succeeds(home, "shim").out).unwrap();
     let messages = [
         ("reset", r#"{"seed":1}"#),
         ("step", r#"{"action":0}"#),
@@ -230,10 +208,9 @@ for line in sys.stdin:
     fs::write(home.join("hears.py"), program).unwrap();
     let template = r#"{% block action %}{"text": {{ text | tojson }}}{% endblock %}"#;
     fs::write(home.join("hears.jinja"), template).unwrap();
-    let game = ["--game", "exec:python3 hears.py"];
-    let set = ["--set", "game.options.template=hears.jinja"];
-    let play = [&["play", "--human"][..], &game, &set].concat();
-    let ended = with_input(home, &play, "q\n\n  Good bye \n");
+    let play =
+        "play --human --game 'exec:python3 hears.py' --set game.options.template=hears.jinja";
+    let ended = with_input(home, play, "q\n\n  Good bye \n");
     assert_eq!((ended.code, &*ended.err), (0, ""));
     for told in [
         "turn 1/100> q: reward 1\n\nheard: q\n",
@@ -249,7 +226,7 @@ for line in sys.stdin:
 fn an_environment_is_trained_on() {
     let home = home();
     let home = home.path();
-    let train = [&["train", "--steps", "1"], &SMALL[..], &DOCS[..]].concat();
+    let train = format!("train --steps 1 {SMALL} {DOCS}");
     let trained = succeeds(home, &train);
     let place = "runs/python3-game.py-1";
     assert!(trained.out.contains(place), "{}", trained.out);
@@ -263,15 +240,16 @@ fn an_environment_is_trained_on() {
         config["game"]["options"]["step_limit"].as_integer(),
         Some(100)
     );
-    succeeds(home, &["train", "--resume", place, "--steps", "2"]);
+    succeeds(home, &format!("train --resume {place} --steps 2"));
     let metrics = fs::read_to_string(home.join(place).join("metrics.jsonl")).unwrap();
     let steps = metrics
         .lines()
         .filter(|line| line.contains("\"kind\":\"step\""));
     assert_eq!(steps.count(), 2);
-    succeeds(home, &["eval", place]);
+    succeeds(home, &format!("eval {place}"));
     // As an argument it uses the general defaults.
-    let told = succeeds(home, &["config", "exec:python3 game.py", "--set", ACTIONS]).out;
+    let line = r#"config 'exec:python3 game.py' --set 'game.options.actions=["left","right"]'"#;
+    let told = succeeds(home, line).out;
     assert!(
         told.contains("name = \"python3-game.py\"") && told.contains("reply = \"tags\""),
         "{told}"
@@ -283,14 +261,13 @@ fn the_end_of_a_process_is_reported_in_a_line() {
     let home = home();
     let home = home.path();
     fs::write(
-        home.join("dies.py"),
+        home.join("game.py"),
         "import sys\nsys.stderr.write('\\x1b[2Jno level 9')\nsys.exit(4)\n",
     )
     .unwrap();
-    let dies = ["eval", "--game", "exec:python3 dies.py", "--set", ACTIONS];
     assert_eq!(
-        error(home, &dies, 1),
-        "error: exec:python3 dies.py: it ended (exit status 4; started in the current directory); its last words on \
+        error(home, &format!("eval {DOCS}"), 1),
+        "error: exec:python3 game.py: it ended (exit status 4; started in the current directory); its last words on \
          standard error: \"\\u{1b}[2Jno level 9\"\n"
     );
 }
@@ -307,8 +284,8 @@ fn ctrl_c_leaves_no_child() {
          signal.signal(signal.SIGINT, signal.SIG_IGN)\n{game}\ntime.sleep(1000)\n"
     );
     fs::write(home.join("game.py"), game).unwrap();
-    let train = [&["train", "--steps", "100000"], &SMALL[..], &DOCS[..]].concat();
-    let eval = [&["eval", "--episodes", "100000"], &DOCS[..]].concat();
+    let train = format!("train --steps 100000 {SMALL} {DOCS}");
+    let eval = format!("eval --episodes 100000 {DOCS}");
     for (arguments, signals) in [(&train, 1), (&train, 2), (&eval, 1)] {
         for left in ["pid", "runs"] {
             let _ = fs::remove_file(home.join(left));
@@ -320,7 +297,7 @@ fn ctrl_c_leaves_no_child() {
             .spawn()
             .unwrap();
         let pid = waited(|| fs::read_to_string(home.join("pid")).ok());
-        if signals == 1 && arguments[0] == "train" {
+        if signals == 1 && arguments.starts_with("train") {
             let run = home.join("runs/python3-game.py-1/metrics.jsonl");
             waited(|| {
                 fs::read_to_string(&run)
@@ -335,7 +312,7 @@ fn ctrl_c_leaves_no_child() {
             sleep(Duration::from_millis(100));
         }
         let status = waited(|| program.try_wait().unwrap());
-        assert_eq!(status.code(), Some(130), "{arguments:?}");
+        assert_eq!(status.code(), Some(130), "{arguments}");
         waited(|| (!is_alive(&pid)).then_some(()));
     }
 }
@@ -354,14 +331,8 @@ for line in sys.stdin:
     print(json.dumps({"session": session, "type": "observation", "data": data}), flush=True)
 "#;
     fs::write(home.join("game.py"), game).unwrap();
-    let endless = [
-        "play",
-        "--player",
-        "random",
-        "--set",
-        "game.options.step_limit=1000000",
-    ];
-    let mut program = lapwing(home, &[&endless[..], &DOCS[..]].concat())
+    let endless = "play --player random --set game.options.step_limit=1000000";
+    let mut program = lapwing(home, &format!("{endless} {DOCS}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -9,22 +9,9 @@ use crate::support::{json, lines, run, succeeds, with_input};
 
 /// Trains a run with a large learning rate.
 fn trained(home: &Path) {
-    let small = [
-        "train",
-        "frozen-lake",
-        "--quiet",
-        "--steps",
-        "8",
-        "--out",
-        "run",
-        "--set",
-        "eval.episodes=8",
-        "--set",
-        "train.sampling=\"all\"",
-        "--set",
-        "train.lr=0.01",
-    ];
-    succeeds(home, &small);
+    let line = r#"train frozen-lake --quiet --steps 8 --out run --set eval.episodes=8
+        --set 'train.sampling="all"' --set train.lr=0.01"#;
+    succeeds(home, line);
 }
 
 #[test]
@@ -32,25 +19,9 @@ fn agents_are_compared_on_the_same_scenes() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     trained(home);
-    let examined = json(
-        home,
-        &[
-            "eval",
-            "run",
-            "--adapter",
-            "run/adapter",
-            "--against",
-            "run/adapter",
-            "--greedy",
-            "--search",
-            "1",
-            "--episodes",
-            "20",
-            "--out",
-            "scenes.jsonl",
-            "--json",
-        ],
-    );
+    let line = "eval run --adapter run/adapter --against run/adapter --greedy --search 1 \
+        --episodes 20 --out scenes.jsonl --json";
+    let examined = json(home, line);
     let game = &examined["games"][0];
     let names = |list: &Value| -> Vec<String> {
         let list = list.as_array().unwrap();
@@ -83,7 +54,7 @@ fn agents_are_compared_on_the_same_scenes() {
     let test = fs::read(home.join("run/test.json")).unwrap();
     let test: Value = serde_json::from_slice(&test).unwrap();
     let few = "eval run --adapter run/adapter --episodes 8 --greedy --json";
-    let few = json(home, &few.split(' ').collect::<Vec<_>>());
+    let few = json(home, few);
     let [new, greedy, old, old_greedy] = [0, 1, 2, 3].map(|at| &few["games"][0]["players"][at]);
     let tests = [&test["sampled"], &test["greedy"]];
     for (at, players) in [[old, old_greedy], [new, greedy]].iter().enumerate() {
@@ -120,16 +91,8 @@ fn agents_are_compared_on_the_same_scenes() {
 #[test]
 fn a_table_of_transfer_has_a_row_for_each_game() {
     let home = tempfile::tempdir().unwrap();
-    let arguments = [
-        "eval",
-        "--games",
-        "frozen-lake,snake-alone",
-        "--episodes",
-        "4",
-        "--markdown",
-        "--quiet",
-    ];
-    let table = succeeds(home.path(), &arguments).out;
+    let line = "eval --games frozen-lake,snake-alone --episodes 4 --markdown --quiet";
+    let table = succeeds(home.path(), line).out;
     let last = table.rsplit("mean return in each game\n\n").next().unwrap();
     let rows: Vec<&str> = last.lines().collect();
     let head: Vec<&str> = rows[0]
@@ -154,36 +117,19 @@ fn an_opponent_plays_the_other_side() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let met = |who: &str| {
-        let examined = json(
-            home,
-            &[
-                "eval",
-                "snake-duel",
-                "--opponent",
-                who,
-                "--episodes",
-                "6",
-                "--json",
-                "--quiet",
-            ],
-        );
+        let line = format!("eval snake-duel --opponent {who} --episodes 6 --json --quiet");
+        let examined = json(home, &line);
         let player = &examined["games"][0]["players"][0];
         assert_eq!(player["episodes"], 6, "its own side alone");
         player["return_mean"].as_f64().unwrap()
     };
-    let all_sides = json(
-        home,
-        &["eval", "snake-duel", "--episodes", "6", "--json", "--quiet"],
-    );
+    let all_sides = json(home, "eval snake-duel --episodes 6 --json --quiet");
     assert_eq!(all_sides["episodes"], 12);
     // Opponents differ.
     let (base, random) = (met("base"), met("random"));
     assert_ne!(base, random);
     met("scripted");
-    let played = succeeds(
-        home,
-        &["play", "snake-duel", "--opponent", "scripted", "--json"],
-    );
+    let played = succeeds(home, "play snake-duel --opponent scripted --json");
     assert_eq!(played.out.lines().count(), 2);
 }
 
@@ -191,17 +137,7 @@ fn an_opponent_plays_the_other_side() {
 fn probes_separate_instructions_from_habit() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let probed = json(
-        home,
-        &[
-            "probe",
-            "frozen-lake",
-            "--episodes",
-            "10",
-            "--json",
-            "--quiet",
-        ],
-    );
+    let probed = json(home, "probe frozen-lake --episodes 10 --json --quiet");
     let rows = probed["probes"].as_array().unwrap();
     assert_eq!(rows[0]["probe"], "usual");
     assert_eq!(rows.len(), 7);
@@ -226,16 +162,8 @@ fn probes_separate_instructions_from_habit() {
 fn an_episode_ends_with_its_last_board_and_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let map = "game.options.map=[\"SF\", \"HG\"]";
-    let scripted = [
-        "play",
-        "--player",
-        "scripted",
-        "--episodes",
-        "2",
-        "--set",
-        map,
-    ];
-    let played = succeeds(home.path(), &scripted);
+    let line = format!("play --player scripted --episodes 2 --set '{map}'");
+    let played = succeeds(home.path(), &line);
     insta::assert_snapshot!(played.out, @r#"
     === seed 1
     --- turn 1
@@ -283,7 +211,7 @@ fn scores_of_people_are_recorded_and_shown() {
     let home = home.path();
     let map = "game.options.map=[\"SF\", \"HG\"]";
     let by_hand = |moves: &str| {
-        let ended = with_input(home, &["play", "--human", "--set", map], moves);
+        let ended = with_input(home, &format!("play --human --set '{map}'"), moves);
         assert_eq!((ended.code, ended.err.as_str()), (0, ""));
         ended
     };
@@ -308,22 +236,19 @@ fn scores_of_people_are_recorded_and_shown() {
     );
     // An unfinished game has no score.
     by_hand("right\nquit\n");
-    let arguments = ["eval", "--set", map, "--episodes", "2", "--json", "--quiet"];
-    let human = &json(home, &arguments)["games"][0]["human"];
+    let line = format!("eval --set '{map}' --episodes 2 --json --quiet");
+    let human = &json(home, &line)["games"][0]["human"];
     assert_eq!(human["episodes"], 2);
     assert_eq!(human["return_mean"], 0.5);
     // Other options are another game.
-    let other = json(home, &["eval", "--episodes", "2", "--json", "--quiet"]);
+    let other = json(home, "eval --episodes 2 --json --quiet");
     assert!(other["games"][0].get("human").is_none());
 }
 
 #[test]
 fn a_failed_evaluation_leaves_no_file() {
     let home = tempfile::tempdir().unwrap();
-    let ended = run(
-        home.path(),
-        &["eval", "--model", "./nowhere", "--out", "games.jsonl"],
-    );
+    let ended = run(home.path(), "eval --model ./nowhere --out games.jsonl");
     assert_eq!(ended.code, 2, "{}", ended.err);
     assert!(!home.path().join("games.jsonl").exists());
 }

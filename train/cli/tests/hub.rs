@@ -27,8 +27,8 @@ fn a_model_of_the_cache_is_used_by_its_name() {
     fill(&home.path().join("hf/hub"));
     fs::write(home.path().join("ids.json"), "[1, 2, 3, 4]").unwrap();
     let score = |model: &str| {
-        let arguments = ["score", "--json", "--ids", "ids.json", "--model", model];
-        let mut command = lapwing(home.path(), &arguments);
+        let line = format!("score --json --ids ids.json --model '{model}'");
+        let mut command = lapwing(home.path(), &line);
         let ended = Ended::new(home.path(), command.env("HF_HOME", "hf").output().unwrap());
         assert_eq!(ended.code, 0, "{}", ended.err);
         (ended.out, ended.err)
@@ -42,28 +42,17 @@ fn a_model_of_the_cache_is_used_by_its_name() {
     assert_eq!(named, score(&format!("owner/name@{COMMIT}")).0);
     // A directory of that name comes first.
     fs::create_dir_all(home.path().join("owner/name")).unwrap();
-    let arguments = ["score", "--ids", "ids.json", "--model", "owner/name"];
-    assert_snapshot!(fails(home.path(), &arguments), @"error: owner/name/config.json: cannot be read: No such file or directory (os error 2)");
+    assert_snapshot!(fails(home.path(), "score --ids ids.json --model owner/name"), @"error: owner/name/config.json: cannot be read: No such file or directory (os error 2)");
 }
 
 #[test]
 fn a_run_notes_the_commit() {
     let home = tempfile::tempdir().unwrap();
     fill(&home.path().join("cache"));
-    let train = |config: &str, more: &[&str]| {
-        let arguments = [
-            &["train", config, "--steps", "0", "--set", "eval.episodes=1"][..],
-            &[
-                "--set",
-                "policy.max_new_tokens=4",
-                "--set",
-                "train.group_size=2",
-            ],
-            &["--set", "train.learn=2"],
-            more,
-        ]
-        .concat();
-        let mut command = lapwing(home.path(), &arguments);
+    let train = |config: &str, more: &str| {
+        let few = "--steps 0 --set eval.episodes=1 --set policy.max_new_tokens=4 \
+            --set train.group_size=2 --set train.learn=2";
+        let mut command = lapwing(home.path(), &format!("train {config} {few} {more}"));
         let output = command.env("HF_HUB_CACHE", "cache").output().unwrap();
         let ended = Ended::new(home.path(), output);
         assert_eq!(ended.code, 0, "{}", ended.err);
@@ -73,7 +62,7 @@ fn a_run_notes_the_commit() {
         let table: toml::Table = text.parse().unwrap();
         table["model"]["repo"].as_str().unwrap().to_owned()
     };
-    train("frozen-lake", &["--model", "owner/name", "--out", "one"]);
+    train("frozen-lake", "--model owner/name --out one");
     assert_eq!(repo("one"), format!("owner/name@{COMMIT}"));
     let adapter = fs::read_to_string(home.path().join("one/adapter/adapter_config.json"));
     let adapter: serde_json::Value = serde_json::from_str(&adapter.unwrap()).unwrap();
@@ -81,14 +70,14 @@ fn a_run_notes_the_commit() {
     // The branch moves to a commit that is not in the cache.
     let moved = home.path().join("cache/models--owner--name/refs/main");
     fs::write(moved, "f".repeat(40)).unwrap();
-    train("one/config.toml", &["--out", "two"]);
+    train("one/config.toml", "--out two");
     assert_eq!(repo("two"), repo("one"));
 }
 
 #[test]
 fn an_unavailable_model_is_named_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
-    let told = |arguments: &[&str]| {
+    let told = |arguments: &str| {
         let mut command = lapwing(home.path(), arguments);
         let output = command.env("HF_HUB_CACHE", "cache").output().unwrap();
         let Ended { code, out, err } = Ended::new(home.path(), output);
@@ -96,16 +85,16 @@ fn an_unavailable_model_is_named_with_a_hint() {
         // A note about the preset comes before.
         (code, err.lines().last().unwrap_or_default().to_owned())
     };
-    let (code, error) = told(&["score", "--text", "a", "--model", "owner/name"]);
+    let (code, error) = told("score --text a --model owner/name");
     assert_eq!(code, 1);
     assert_snapshot!(error, @"error: owner/name: it is not in the cache cache, and HF_HUB_OFFLINE is set: unset it once, or name a directory");
-    let (code, error) = told(&["eval", "--model", "name"]);
+    let (code, error) = told("eval --model name");
     assert_eq!(code, 2);
     assert_snapshot!(error, @"error: there is no model directory name: wanted one with config.json, *.safetensors and tokenizer.json, or a GGUF file (--model, model.dir); a repository of the Hugging Face hub is named OWNER/name");
-    let (code, error) = told(&["eval", "--set", "model.dir=owner/name"]);
+    let (code, error) = told("eval --set model.dir=owner/name");
     assert_eq!(code, 2);
     assert_snapshot!(error, @"error: there is no model directory owner/name: wanted one with config.json, *.safetensors and tokenizer.json, or a GGUF file (--model, model.dir); as a repository of the Hugging Face hub: --model owner/name@main");
-    let (code, error) = told(&["eval", "--set", "model.repo=a/b", "--set", "model.dir=b"]);
+    let (code, error) = told("eval --set model.repo=a/b --set model.dir=b");
     assert_eq!(code, 2);
     assert_snapshot!(error, @r#"error: key `model.repo`: found "a/b" (--set), wanted none beside model.dir, which is "b" (--set); for example: --set model.repo="#);
 }
@@ -115,8 +104,7 @@ fn an_unavailable_model_is_named_with_a_hint() {
 fn ctrl_c_ends_a_download_that_stalls() {
     let home = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let arguments = ["train", "frozen-lake", "--model", "owner/name"];
-    let mut command = lapwing(home.path(), &arguments);
+    let mut command = lapwing(home.path(), "train frozen-lake --model owner/name");
     command
         .env(
             "HF_ENDPOINT",
@@ -151,10 +139,7 @@ fn the_environment_sets_the_hub_and_the_token() {
         stream.write_all(answer.as_bytes()).unwrap();
         head
     });
-    let mut command = lapwing(
-        home.path(),
-        &["score", "--text", "a", "--model", "owner/name@v1"],
-    );
+    let mut command = lapwing(home.path(), "score --text a --model owner/name@v1");
     command
         .env("HF_ENDPOINT", &endpoint)
         .env("HF_HOME", "hf")

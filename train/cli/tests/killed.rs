@@ -11,28 +11,16 @@ use serde_json::Value;
 
 use crate::support::{lapwing, lines as records, succeeds};
 
-const SMALL: [&str; 12] = [
-    "--set",
-    "train.groups=2",
-    "--set",
-    "train.group_size=6",
-    "--set",
-    "train.learn=3",
-    "--set",
-    "eval.episodes=6",
-    "--set",
-    "eval.every=7",
-    "--set",
-    "checkpoint.every=3",
-];
+const SMALL: &str = "--steps 40 --set train.groups=2 --set train.group_size=6 --set train.learn=3 \
+    --set eval.episodes=6 --set eval.every=7 --set checkpoint.every=3";
 
 /// The number of kills. More take longer: `LAPWING_KILLS=100 cargo test -p lapwing killed`.
 fn kills() -> usize {
     std::env::var("LAPWING_KILLS").map_or(10, |count| count.parse().expect("a number of kills"))
 }
 
-fn train(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = lapwing(home, &[&["train"], arguments].concat());
+fn train(home: &Path, arguments: &str) -> Command {
+    let mut command = lapwing(home, &format!("train {arguments}"));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -75,20 +63,17 @@ fn a_killed_run_ends_with_the_same_files() {
     let mut chance = Random::new(seed);
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
-    let steps = ["--steps", "40"];
-    let train_whole = [&["train", "--out", "whole"], &SMALL[..], &steps].concat();
-    succeeds(home, &train_whole);
+    succeeds(home, &format!("train --out whole {SMALL}"));
 
     let (wanted, mut done, mut met, mut stopped) = (kills(), 0, 0, 0);
     for number in 0.. {
         let name = format!("killed-{number}");
         let place = home.join(&name);
-        let begin = [&["--out", &name], &SMALL[..], &steps].concat();
         let mut last = None;
         loop {
             let arguments = match place.join("config.toml").exists() {
-                true => vec!["--resume", &name],
-                false => begin.clone(),
+                true => format!("--resume {name}"),
+                false => format!("--out {name} {SMALL}"),
             };
             let starts = || {
                 fs::read(place.join("sessions.jsonl"))

@@ -46,17 +46,8 @@ fn tokens_are_scored_as_their_library_scores_them() {
     for name in ["qwen2", "qwen2-sharded", "qwen3", "llama"] {
         let (ids, wanted) = expected(home.path(), name);
         let (model, adapter) = (golden(name), golden(&format!("{name}/adapter")));
-        let arguments = [
-            "score",
-            "--model",
-            &model,
-            "--adapter",
-            &adapter,
-            "--ids",
-            "ids.json",
-            "--json",
-        ];
-        let scored = json_of(home.path(), &arguments);
+        let line = format!("score --model '{model}' --adapter '{adapter}' --ids ids.json --json");
+        let scored = json_of(home.path(), &line);
         assert_eq!(scored["ids"], json!(ids));
         let got = numbers(&scored["logprobs"]);
         assert_eq!(got.len(), ids.len() - 1);
@@ -72,7 +63,7 @@ fn tokens_are_scored_as_their_library_scores_them() {
 #[test]
 fn a_text_is_scored_token_by_token() {
     let home = tempfile::tempdir().unwrap();
-    let ended = run(home.path(), &["score", "--text", "go left or right"]);
+    let ended = run(home.path(), "score --text 'go left or right'");
     assert_eq!(ended.code, 0);
     // The memory is ample.
     assert_eq!(
@@ -80,10 +71,7 @@ fn a_text_is_scored_token_by_token() {
         "model lapwing-base-2: qwen2, 255,296 parameters, 29 matrices in f16\n"
     );
     // The numbers depend on the device, and are those of --json.
-    let scored = json_of(
-        home.path(),
-        &["score", "--text", "go left or right", "--json"],
-    );
+    let scored = json_of(home.path(), "score --text 'go left or right' --json");
     let mut told = ended.out.clone();
     for number in numbers(&scored["logprobs"]) {
         let shown = format!("{number:.4}");
@@ -118,9 +106,9 @@ fn a_text_is_scored_token_by_token() {
     // More rows than are computed at once.
     let ids: Vec<u32> = (0..1500).map(|i| i % 300).collect();
     fs::write(home.path().join("ids.json"), json!(ids).to_string()).unwrap();
-    let long = json_of(home.path(), &["score", "--ids", "ids.json", "--json"]);
+    let long = json_of(home.path(), "score --ids ids.json --json");
     fs::write(home.path().join("ids.json"), json!(ids[..40]).to_string()).unwrap();
-    let short = json_of(home.path(), &["score", "--ids", "ids.json", "--json"]);
+    let short = json_of(home.path(), "score --ids ids.json --json");
     let (long, short) = (numbers(&long["logprobs"]), numbers(&short["logprobs"]));
     assert_eq!(long.len(), 1499);
     assert_eq!(long[..39], short[..]);
@@ -130,75 +118,49 @@ fn a_text_is_scored_token_by_token() {
 fn a_text_is_continued() {
     let home = tempfile::tempdir().unwrap();
     let model = golden("qwen2");
-    let generate = |more: &[&str]| {
-        let arguments = [
-            &["generate", "--model", &model, "--max-new-tokens", "12"][..],
-            more,
-        ]
-        .concat();
-        run(home.path(), &arguments)
+    let generate = |more: &str| {
+        let line = format!("generate --model '{model}' --max-new-tokens 12 {more}");
+        run(home.path(), &line)
     };
     let ids = |ended: Ended| -> Value {
         assert_eq!(ended.code, 0, "{}", ended.err);
         serde_json::from_str::<Value>(&ended.out).unwrap()["ids"].clone()
     };
-    let greedy = ids(generate(&["--prompt", "go", "--greedy", "--json"]));
+    let greedy = ids(generate("--prompt go --greedy --json"));
     assert_eq!(greedy.as_array().unwrap().len(), 12);
     // One likely token, a tiny probability, temperature 0: all are greedy.
-    for cut in [
-        ["--top-k", "1"],
-        ["--top-p", "0.0001"],
-        ["--temperature", "0"],
-    ] {
-        let arguments = [&["--prompt", "go", "--json"][..], &cut].concat();
-        assert_eq!(ids(generate(&arguments)), greedy, "{cut:?}");
+    for cut in ["--top-k 1", "--top-p 0.0001", "--temperature 0"] {
+        let line = format!("--prompt go --json {cut}");
+        assert_eq!(ids(generate(&line)), greedy, "{cut}");
     }
-    let drawn = |seed| {
-        ids(generate(&[
-            "--prompt",
-            "go",
-            "--json",
-            "--temperature",
-            "2",
-            "--seed",
-            seed,
-        ]))
+    let drawn = |seed: u32| {
+        let line = format!("--prompt go --json --temperature 2 --seed {seed}");
+        ids(generate(&line))
     };
-    assert_eq!(drawn("1"), drawn("1"));
-    assert_ne!(drawn("1"), drawn("2"));
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
 
     // A conversation is continued like the text of its template.
     let messages =
         json!([{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]);
     fs::write(home.path().join("chat.json"), messages.to_string()).unwrap();
-    let replied = ids(generate(&["--chat", "chat.json", "--greedy", "--json"]));
+    let replied = ids(generate("--chat chat.json --greedy --json"));
     let text = "<|im_start|>system\nPlay.<|im_end|>\n<|im_start|>user\ngo<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(
-        ids(generate(&["--prompt", text, "--greedy", "--json"])),
+        ids(generate(&format!("--prompt '{text}' --greedy --json"))),
         replied
     );
     let object = json!({"messages": messages, "enable_thinking": false});
     fs::write(home.path().join("chat.json"), object.to_string()).unwrap();
-    assert_eq!(
-        ids(generate(&["--chat", "chat.json", "--greedy", "--json"])),
-        replied
-    );
+    assert_eq!(ids(generate("--chat chat.json --greedy --json")), replied);
 }
 
 #[test]
 fn a_merged_model_scores_as_model_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let (model, adapter) = (golden("qwen2-sharded"), golden("qwen2-sharded/adapter"));
-    let arguments = [
-        "merge",
-        "--model",
-        &model,
-        "--adapter",
-        &adapter,
-        "--out",
-        "merged",
-    ];
-    let ended = run(home.path(), &arguments);
+    let line = format!("merge --model '{model}' --adapter '{adapter}' --out merged");
+    let ended = run(home.path(), &line);
     assert_eq!(
         (ended.code, ended.out.as_str()),
         (0, "The model is in merged.\n"),
@@ -206,17 +168,14 @@ fn a_merged_model_scores_as_model_and_adapter() {
         ended.err
     );
     let (_, wanted) = expected(home.path(), "qwen2-sharded");
-    let scored = json_of(
-        home.path(),
-        &["score", "--model", "merged", "--ids", "ids.json", "--json"],
-    );
+    let scored = json_of(home.path(), "score --model merged --ids ids.json --json");
     for (got, wanted) in numbers(&scored["logprobs"]).iter().zip(wanted) {
         assert!(
             (got - f64::from(wanted)).abs() <= 1e-3,
             "{got} for {wanted}"
         );
     }
-    let again = run(home.path(), &arguments);
+    let again = run(home.path(), &line);
     assert_eq!(again.code, 2);
     assert_snapshot!(again.err, @"error: merged exists and is not empty: choose another place with --out");
 }
@@ -226,24 +185,12 @@ fn a_model_merged_to_a_gguf_file_scores_as_model_and_adapter() {
     let home = tempfile::tempdir().unwrap();
     let (model, adapter) = (golden("qwen3"), golden("qwen3/adapter"));
     let (_, wanted) = expected(home.path(), "qwen3");
+    let merge = format!("merge --model '{model}' --adapter '{adapter}' --format gguf");
     for (kind, out, tolerance) in [("f16", "half.gguf", 1e-2), ("q8_0", "small.gguf", 0.1)] {
-        let arguments = [
-            "merge",
-            "--model",
-            &model,
-            "--adapter",
-            &adapter,
-            "--format",
-            "gguf",
-            "--type",
-            kind,
-            "--out",
-            out,
-        ];
-        let ended = run(home.path(), &arguments);
+        let ended = run(home.path(), &format!("{merge} --type {kind} --out {out}"));
         assert_eq!(ended.code, 0, "{}", ended.err);
-        let score = ["score", "--model", out, "--ids", "ids.json", "--json"];
-        let scored = json_of(home.path(), &score);
+        let line = format!("score --model {out} --ids ids.json --json");
+        let scored = json_of(home.path(), &line);
         for (got, wanted) in numbers(&scored["logprobs"]).iter().zip(&wanted) {
             let wanted = f64::from(*wanted);
             assert!(
@@ -254,20 +201,10 @@ fn a_model_merged_to_a_gguf_file_scores_as_model_and_adapter() {
     }
     let size = |name: &str| fs::metadata(home.path().join(name)).unwrap().len();
     assert!(size("small.gguf") < size("half.gguf"));
-    let again = run(
-        home.path(),
-        &[
-            "merge",
-            "--model",
-            &model,
-            "--adapter",
-            &adapter,
-            "--format",
-            "gguf",
-            "--out",
-            "half.gguf",
-        ],
-    );
+    // With a small vocabulary it gets the preset's replies of one word, as a model of `lapwing pretrain` does.
+    let values = run(home.path(), "config frozen-lake --model small.gguf");
+    assert!(values.out.contains("reply = \"word\""), "{}", values.out);
+    let again = run(home.path(), &format!("{merge} --out half.gguf"));
     assert_eq!(again.code, 2);
     assert_snapshot!(again.err, @"error: half.gguf exists: choose another place with --out");
 }
@@ -281,46 +218,31 @@ fn another_tokenizer_is_used_and_merged() {
     for name in ["config.json", "model.safetensors"] {
         fs::copy(Path::new(&other).join(name), bare.join(name)).unwrap();
     }
-    let ids = |arguments: &[&str]| {
-        let score = [
-            &["score", "--text", "a b c", "--json", "--model"],
-            arguments,
-        ]
-        .concat();
-        json_of(home.path(), &score)["ids"].clone()
+    let ids = |model: &str| {
+        let line = format!("score --text 'a b c' --json --model {model}");
+        json_of(home.path(), &line)["ids"].clone()
     };
-    let failed = run(home.path(), &["score", "--text", "a", "--model", "bare"]);
+    let failed = run(home.path(), "score --text a --model bare");
     assert!(failed.err.contains("tokenizer.json"), "{}", failed.err);
-    let wanted = ids(&[&other]);
+    let wanted = ids(&format!("'{other}'"));
     assert!(wanted.as_array().unwrap().len() > 2, "{wanted}");
-    assert_eq!(ids(&["bare", "--tokenizer", &other]), wanted);
+    assert_eq!(ids(&format!("bare --tokenizer '{other}'")), wanted);
     let adapter = golden("qwen2/adapter");
+    let merge = format!("merge --model bare --tokenizer '{other}' --adapter '{adapter}'");
     for (format, out) in [("hf", "merged"), ("gguf", "merged.gguf")] {
-        let merge = [
-            "merge",
-            "--model",
-            "bare",
-            "--tokenizer",
-            &other,
-            "--adapter",
-            &adapter,
-            "--format",
-            format,
-            "--out",
-            out,
-        ];
-        let ended = run(home.path(), &merge);
+        let line = format!("{merge} --format {format} --out {out}");
+        let ended = run(home.path(), &line);
         assert_eq!(ended.code, 0, "{}", ended.err);
-        assert_eq!(ids(&[out]), wanted);
+        assert_eq!(ids(out), wanted);
     }
 }
 
 #[test]
 fn a_tokenizer_of_another_model_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let refused = |content: &str, arguments: &[&str]| {
+    let refused = |content: &str, line: &str| {
         fs::write(home.path().join("in.json"), content).unwrap();
-        let ended = run(home.path(), arguments);
+        let ended = run(home.path(), line);
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{}", ended.err);
         ended.err
     };
@@ -331,13 +253,13 @@ fn a_tokenizer_of_another_model_is_refused() {
         fs::copy(Path::new(&golden("llama")).join(file), foreign.join(file)).unwrap();
     }
     fs::write(home.path().join("in.json"), "[1, 2]").unwrap();
-    let score = ["score", "--model", "foreign", "--ids", "in.json", "--json"];
-    assert_eq!(run(home.path(), &score).code, 0, "without a tokenizer");
+    let score = "score --model foreign --ids in.json --json";
+    assert_eq!(run(home.path(), score).code, 0, "without a tokenizer");
     let tokenizer = fs::read(Path::new(&golden("qwen3")).join("tokenizer.json")).unwrap();
     let mut tokenizer: Value = serde_json::from_slice(&tokenizer).unwrap();
     tokenizer["model"]["vocab"]["hello"] = json!(151_645);
     fs::write(foreign.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    assert_snapshot!(refused("[1, 2]", &score), @r#"error: foreign/tokenizer.json: token "hello" has id 151645, but the model's vocab_size is 384; is it the tokenizer of another model?"#);
+    assert_snapshot!(refused("[1, 2]", score), @r#"error: foreign/tokenizer.json: token "hello" has id 151645, but the model's vocab_size is 384; is it the tokenizer of another model?"#);
 }
 
 /// They come from the file of a conversation, or from the config of a run.
@@ -351,16 +273,8 @@ fn variables_reach_the_template() {
     let messages = json!([{"role": "user", "content": "go"}]);
     let generate = |conversation: Value| {
         fs::write(home.path().join("chat.json"), conversation.to_string()).unwrap();
-        let arguments = [
-            "generate",
-            "--model",
-            "model",
-            "--chat",
-            "chat.json",
-            "--max-new-tokens",
-            "1",
-        ];
-        run(home.path(), &arguments)
+        let line = "generate --model model --chat chat.json --max-new-tokens 1";
+        run(home.path(), line)
     };
     assert_eq!(generate(messages.clone()).code, 0);
     let told = generate(json!({"messages": messages, "mood": "good"})).err;
@@ -368,7 +282,7 @@ fn variables_reach_the_template() {
         told.ends_with("invalid operation: mood is good\n"),
         "{told}"
     );
-    let set = "policy.chat_template_kwargs.mood=bad";
-    let told = run(home.path(), &["eval", "--model", "model", "--set", set]).err;
+    let line = "eval --model model --set policy.chat_template_kwargs.mood=bad";
+    let told = run(home.path(), line).err;
     assert!(told.ends_with("invalid operation: mood is bad\n"), "{told}");
 }

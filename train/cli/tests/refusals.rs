@@ -9,7 +9,7 @@ use crate::support::run;
 #[test]
 fn an_unknown_device_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let ended = run(home.path(), &["devices", "--device", "99"]);
+    let ended = run(home.path(), "devices --device 99");
     assert_eq!(ended.code, 2);
     let error = ended.last();
     // The list depends on the machine.
@@ -22,8 +22,7 @@ fn an_unknown_device_is_refused() {
 fn an_output_directory_that_cannot_be_written_is_named() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("file"), "").unwrap();
-    let train = ["train", "--steps", "1", "--out", "file/run"];
-    let ended = run(home.path(), &train);
+    let ended = run(home.path(), "train --steps 1 --out file/run");
     assert_eq!(ended.code, 1);
     #[cfg(unix)]
     assert_snapshot!(ended.last(), @"error: file/run: cannot be written: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
@@ -32,7 +31,7 @@ fn an_output_directory_that_cannot_be_written_is_named() {
 #[test]
 fn the_error_of_the_command_line_escapes_control_characters() {
     let home = tempfile::tempdir().unwrap();
-    let ended = run(home.path(), &["train", "--x\u{1b}[2J\nerror: none"]);
+    let ended = run(home.path(), "train '--x\u{1b}[2J\nerror: none'");
     assert_eq!(ended.code, 2);
     assert_snapshot!(ended.err, @r"
     error: unexpected argument '--x\u{1b}[2J\nerror: none' found
@@ -80,9 +79,9 @@ fn a_low_limit_of_the_address_space_is_named() {
 fn without_a_device_the_error_says_what_to_install() {
     use crate::support::{Ended, lapwing};
 
-    let error = |arguments: &[&str]| {
+    let error = |line: &str| {
         let home = tempfile::tempdir().unwrap();
-        let mut command = lapwing(home.path(), arguments);
+        let mut command = lapwing(home.path(), line);
         command
             .env("VK_DRIVER_FILES", "/nowhere.json")
             .env("VK_ICD_FILENAMES", "/nowhere.json")
@@ -92,9 +91,9 @@ fn without_a_device_the_error_says_what_to_install() {
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
         ended.err
     };
-    let text = error(&["devices"]);
+    let text = error("devices");
     assert_snapshot!(text, @"error: no GPU found: Vulkan did not start (Unable to find a Vulkan driver); install a Vulkan driver (on Debian or Ubuntu without a GPU: apt-get install mesa-vulkan-drivers libvulkan1), or, if one is installed, allow the process more memory (ulimit -v, the container's limit)");
-    for arguments in [&["train"][..], &["eval"], &["play", "frozen-lake"]] {
-        assert_eq!(error(arguments), text);
+    for line in ["train", "eval", "play frozen-lake"] {
+        assert_eq!(error(line), text);
     }
 }

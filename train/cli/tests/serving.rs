@@ -23,13 +23,13 @@ struct TestServer {
 }
 
 impl TestServer {
-    fn start(more: &[&str]) -> TestServer {
+    fn start(more: &str) -> TestServer {
         TestServer::start_with(more, |_| ())
     }
 
-    fn start_with(more: &[&str], prepare: impl FnOnce(&mut Command)) -> TestServer {
+    fn start_with(more: &str, prepare: impl FnOnce(&mut Command)) -> TestServer {
         let home = std::env::temp_dir();
-        let mut command = lapwing(&home, &[&["serve", "--port", "0"], more].concat());
+        let mut command = lapwing(&home, &format!("serve --port 0 {more}"));
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().unwrap();
@@ -231,7 +231,7 @@ fn text(answer: &Value) -> &str {
 
 #[test]
 fn responses_are_those_of_openais_api() {
-    let server = TestServer::start(&[]);
+    let server = TestServer::start("");
     let ready = server
         .told
         .iter()
@@ -271,8 +271,7 @@ fn responses_are_those_of_openais_api() {
     let home = tempfile::tempdir().unwrap();
     let file = |value: &Value| fs::write(home.path().join("in.json"), value.to_string()).unwrap();
     file(&chat("go", json!({}))["messages"]);
-    let arguments = ["generate", "--chat", "in.json", "--greedy", "--json"];
-    let generated = program(home.path(), &arguments);
+    let generated = program(home.path(), "generate --chat in.json --greedy --json");
     assert_eq!(choice["message"]["content"], generated["text"]);
     assert_eq!(
         count("completion_tokens") as usize,
@@ -280,16 +279,8 @@ fn responses_are_those_of_openais_api() {
     );
     let ids: Vec<u64> = (20..50).collect();
     file(&json!(ids));
-    let limits = [
-        "--temperature",
-        "2",
-        "--max-new-tokens",
-        "12",
-        "--seed",
-        "9",
-    ];
-    let arguments = [&["generate", "--ids", "in.json", "--json"][..], &limits].concat();
-    let generated = program(home.path(), &arguments);
+    let line = "generate --ids in.json --json --temperature 2 --max-new-tokens 12 --seed 9";
+    let generated = program(home.path(), line);
     let more = json!({"temperature": 2, "max_tokens": 12, "seed": 9, "logprobs": 2});
     let asked = completion(json!(ids), more);
     let drawn = server.post(TEXT, &asked).right();
@@ -302,7 +293,7 @@ fn responses_are_those_of_openais_api() {
         .collect();
     let all = [&ids[..], &all].concat();
     file(&json!(all));
-    let scored = program(home.path(), &["score", "--ids", "in.json", "--json"]);
+    let scored = program(home.path(), "score --ids in.json --json");
     let scored = scored["logprobs"].as_array().unwrap();
     let told = drawn["choices"][0]["logprobs"].clone();
     let own = told["token_logprobs"].as_array().unwrap();
@@ -351,7 +342,7 @@ fn responses_are_those_of_openais_api() {
 
 #[test]
 fn a_stream_has_the_same_content() {
-    let server = TestServer::start(&[]);
+    let server = TestServer::start("");
     let more = json!({"temperature": 2, "seed": 7, "n": 3, "max_tokens": 20, "logprobs": true, "top_logprobs": 2, "stop": ["e"]});
     let whole = server.post(CHAT, &chat("go", more.clone())).right();
     let stream = json!({"stream": true, "stream_options": {"include_usage": true}});
@@ -427,7 +418,7 @@ fn a_stream_has_the_same_content() {
 /// A reply is bit-identical whatever else is in the batch.
 #[test]
 fn eight_clients_get_the_same_replies_as_alone() {
-    let server = TestServer::start(&["--batch", "4"]);
+    let server = TestServer::start("--batch 4");
     let request = |i: usize| {
         let temperature = [0.0, 0.7, 1.0, 1.8][i % 4];
         let top_p = [1.0, 0.9][i / 4];
@@ -456,7 +447,7 @@ fn eight_clients_get_the_same_replies_as_alone() {
 
 #[test]
 fn wrong_requests_are_refused_in_the_same_form() {
-    let server = TestServer::start(&["--queue", "4", "--context", "500"]);
+    let server = TestServer::start("--queue 4 --context 500");
     let mut told = String::new();
     let mut tell = |what: &str, answer: HttpResponse| {
         let error = answer.error();
@@ -575,8 +566,8 @@ fn wrong_requests_are_refused_in_the_same_form() {
 #[test]
 fn other_hosts_and_many_connections_are_refused_and_large_bodies_read() {
     let model = golden("qwen2");
-    let more = ["--allow-host", "Proxy.example", "--name", "org/qwen"];
-    let server = TestServer::start(&[&["--model", &model][..], &more].concat());
+    let more = "--allow-host Proxy.example --name org/qwen";
+    let server = TestServer::start(&format!("--model '{model}' {more}"));
     let of_host = |host: &str| {
         let mut stream = server.connect();
         let head = format!("GET /v1/models HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
@@ -642,7 +633,7 @@ fn other_hosts_and_many_connections_are_refused_and_large_bodies_read() {
 
 #[test]
 fn a_disconnected_client_frees_its_slot() {
-    let server = TestServer::start(&["--batch", "2", "--queue", "2"]);
+    let server = TestServer::start("--batch 2 --queue 2");
     let stream = json!({"stream": true});
     let mut first = server.begin(CHAT, &with(endless(), stream));
     first.read_exact(&mut [0; 400]).unwrap();
@@ -688,7 +679,7 @@ fn a_disconnected_client_frees_its_slot() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_the_server_and_its_requests() {
-    let mut server = TestServer::start(&[]);
+    let mut server = TestServer::start("");
     let mut idle = server.connect();
     idle.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
@@ -729,15 +720,15 @@ fn addresses_and_names_are_checked_before_anything_is_loaded() {
     let port = taken.local_addr().unwrap().port().to_string();
     let mut told = String::new();
     for arguments in [
-        &["--port", &port][..],
-        &["--host", "192.0.2.1", "--port", "0"],
-        &["--port", "65536"],
-        &["--port", "0", "--context", "4096"],
-        &["--port", "0", "--model", "nowhere"],
-        &["--port", "0", "--adapter", "nowhere"],
-        &["--port", "0", "--batch", "0"],
+        &format!("--port {port}"),
+        "--host 192.0.2.1 --port 0",
+        "--port 65536",
+        "--port 0 --context 4096",
+        "--port 0 --model nowhere",
+        "--port 0 --adapter nowhere",
+        "--port 0 --batch 0",
     ] {
-        let ended = run(home.path(), &[&["serve"], arguments].concat());
+        let ended = run(home.path(), &format!("serve {arguments}"));
         told += &format!("{} {}", ended.code, ended.err.replace(&port, "PORT"));
     }
     assert_snapshot!(told);
@@ -745,7 +736,7 @@ fn addresses_and_names_are_checked_before_anything_is_loaded() {
 
 #[test]
 fn a_key_is_required_and_quiet_prints_nothing() {
-    let server = TestServer::start_with(&["--host", "0.0.0.0", "--name", "mine"], |command| {
+    let server = TestServer::start_with("--host 0.0.0.0 --name mine", |command| {
         command.env("LAPWING_API_KEY", "secret");
     });
     let example = server.told.last().unwrap();
@@ -783,8 +774,7 @@ fn a_key_is_required_and_quiet_prints_nothing() {
         .unwrap()
         .port();
     let home = tempfile::tempdir().unwrap();
-    let port = free.to_string();
-    let mut child = lapwing(home.path(), &["serve", "--quiet", "--port", &port])
+    let mut child = lapwing(home.path(), &format!("serve --quiet --port {free}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -813,7 +803,8 @@ fn a_key_is_required_and_quiet_prints_nothing() {
 #[test]
 fn a_directory_with_an_adapter_is_served() {
     let (model, adapter) = (golden("qwen2"), golden("qwen2/adapter"));
-    let server = TestServer::start(&["--model", &model, "--adapter", &adapter]);
+    let served = format!("--model '{model}' --adapter '{adapter}'");
+    let server = TestServer::start(&served);
     let body = with(
         chat("go", json!({"temperature": 0, "max_tokens": 6})),
         json!({"model": "qwen2"}),
@@ -822,19 +813,7 @@ fn a_directory_with_an_adapter_is_served() {
     let home = tempfile::tempdir().unwrap();
     let messages = chat("go", json!({}))["messages"].to_string();
     fs::write(home.path().join("in.json"), messages).unwrap();
-    let arguments = [
-        "generate",
-        "--model",
-        &model,
-        "--adapter",
-        &adapter,
-        "--chat",
-        "in.json",
-        "--greedy",
-        "--max-new-tokens",
-        "6",
-        "--json",
-    ];
-    let generated = program(home.path(), &arguments);
+    let line = format!("generate {served} --chat in.json --greedy --max-new-tokens 6 --json");
+    let generated = program(home.path(), &line);
     assert_eq!(ended["choices"][0]["message"]["content"], generated["text"]);
 }

@@ -7,11 +7,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Returns the program with these arguments, in this directory, without the caller's environment.
-pub fn lapwing(directory: &Path, arguments: &[&str]) -> Command {
+/// Returns the program with the arguments of this line, in this directory, without the caller's environment. The
+/// line is split as a shell would.
+pub fn lapwing(directory: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lapwing"));
     command
-        .args(arguments)
+        .args(shlex::split(line).expect("closed quotes"))
         .current_dir(directory)
         .stdin(Stdio::null());
     for variable in [
@@ -64,32 +65,32 @@ impl Ended {
 }
 
 /// Runs the program to its end.
-pub fn run(directory: &Path, arguments: &[&str]) -> Ended {
-    Ended::new(directory, lapwing(directory, arguments).output().unwrap())
+pub fn run(directory: &Path, line: &str) -> Ended {
+    Ended::new(directory, lapwing(directory, line).output().unwrap())
 }
 
 /// Runs the program, which must succeed.
-pub fn succeeds(directory: &Path, arguments: &[&str]) -> Ended {
-    let ended = run(directory, arguments);
-    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.err);
+pub fn succeeds(directory: &Path, line: &str) -> Ended {
+    let ended = run(directory, line);
+    assert_eq!(ended.code, 0, "{line}: {}", ended.err);
     ended
 }
 
 /// Runs the program, which must succeed, and parses its output.
-pub fn json(directory: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&succeeds(directory, arguments).out).unwrap()
+pub fn json(directory: &Path, line: &str) -> Value {
+    serde_json::from_str(&succeeds(directory, line).out).unwrap()
 }
 
 /// Runs the program, which must fail, and returns its last line.
-pub fn fails(directory: &Path, arguments: &[&str]) -> String {
-    let ended = run(directory, arguments);
-    assert_ne!(ended.code, 0, "{arguments:?}: {}", ended.out);
+pub fn fails(directory: &Path, line: &str) -> String {
+    let ended = run(directory, line);
+    assert_ne!(ended.code, 0, "{line}: {}", ended.out);
     ended.last().to_owned()
 }
 
 /// Runs the program with this standard input.
-pub fn with_input(directory: &Path, arguments: &[&str], input: &str) -> Ended {
-    let mut command = lapwing(directory, arguments);
+pub fn with_input(directory: &Path, line: &str, input: &str) -> Ended {
+    let mut command = lapwing(directory, line);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -124,6 +125,10 @@ pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     found.sort();
     found
 }
+
+/// Settings of a small run.
+pub const SMALL: &str =
+    "--set train.groups=1 --set train.group_size=4 --set train.learn=2 --set eval.episodes=5";
 
 /// Returns the path of a checkpoint among the fixtures.
 pub fn golden(name: &str) -> String {

@@ -45,7 +45,7 @@ fn a_failed_run_does_not_lose_the_rest() {
     let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
     fs::create_dir(directory.path().join("empty")).unwrap();
     write(FILE);
-    let first = run(directory.path(), &["sweep", "trial.toml", "--jobs", "2"]);
+    let first = run(directory.path(), "sweep trial.toml --jobs 2");
     assert_eq!(first.code, 1, "{}", first.err);
     assert!(
         first
@@ -64,7 +64,7 @@ fn a_failed_run_does_not_lose_the_rest() {
             .contains("Not finished: broken has 0 of 2 seeds (not 1, 2).")
     );
     assert!(first.out.contains(" success, test |"), "{}", first.out);
-    let watched = || succeeds(directory.path(), &["watch", "sweeps/trial", "--once"]).out;
+    let watched = || succeeds(directory.path(), "watch sweeps/trial --once").out;
     let stopped = "sweeps/trial: stopped with 4 runs done; the same command continues the sweep\n";
     assert!(watched().starts_with(stopped), "{}", watched());
     let results: Value = serde_json::from_str(&read("results.json")).unwrap();
@@ -109,7 +109,7 @@ fn a_failed_run_does_not_lose_the_rest() {
     // Other comparisons need no new run.
     let without = FILE.replace("[settings.broken]\nmodel.dir = \"empty\"\n", "");
     write(&without.replace("reach = [-1, 2]\n", ""));
-    let again = run(directory.path(), &["sweep", "trial.toml"]);
+    let again = run(directory.path(), "sweep trial.toml");
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(
         again.err.contains("4 runs, 4 of them done"),
@@ -123,14 +123,14 @@ fn a_failed_run_does_not_lose_the_rest() {
         .replace("seeds = [1, 2]", "seeds = [1]")
         .replace("train.steps = 2", "train.steps = 3");
     write(&longer);
-    let more = run(directory.path(), &["sweep", "trial.toml"]);
+    let more = run(directory.path(), "sweep trial.toml");
     assert_eq!(more.code, 0, "{}", more.err);
     assert!(read("aaw/seed-1/metrics.jsonl").starts_with(&metrics));
     assert!(read("aaw/seed-1/metrics.jsonl").contains("\"kind\":\"step\",\"step\":3"));
 
     // A sweep with another config and the same name is refused.
     write(&longer.replace("train.group_size = 4", "train.group_size = 6"));
-    let other = run(directory.path(), &["sweep", "trial.toml"]);
+    let other = run(directory.path(), "sweep trial.toml");
     assert_eq!((other.code, other.out.as_str()), (2, ""));
     assert_snapshot!(other.err, @"error: sweeps/trial/aaw/seed-1: it was made with another config: train.group_size was 4, is 6; change that back, or choose another directory (--out, or `name` in the file)");
 }
@@ -144,10 +144,7 @@ fn a_base_beside_the_sweep_file_is_found() {
     let base = "[train]\nsteps = 1\ngroups = 1\ngroup_size = 4\nlearn = 2\n[eval]\nepisodes = 4\n";
     fs::write(folder.join("small.toml"), base).unwrap();
     fs::write(folder.join("credit.toml"), "base = \"small.toml\"\n").unwrap();
-    let told = run(
-        directory.path(),
-        &["sweep", "train/experiments/credit.toml"],
-    );
+    let told = run(directory.path(), "sweep train/experiments/credit.toml");
     assert_eq!(told.code, 0, "{}", told.err);
     let place = directory.path().join("sweeps/credit");
     let config = fs::read_to_string(place.join("base/seed-1/config.toml")).unwrap();
@@ -162,7 +159,7 @@ fn runs_are_probed() {
     let file = FILE.split("[settings.top]").next().unwrap();
     let probes = |names: &str| format!("{file}\n[compare]\nprobes = [{names}]\n");
     let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
-    let sweep = || succeeds(directory.path(), &["sweep", "trial.toml"]);
+    let sweep = || succeeds(directory.path(), "sweep trial.toml");
     write(file);
     assert!(!sweep().out.contains("probe"));
     write(&probes("\"swapped\""));
@@ -210,10 +207,10 @@ fn runs_are_probed() {
     assert!(!answers().contains("symbols"));
 
     write(&probes("\"swaped\""));
-    let typo = run(directory.path(), &["sweep", "trial.toml"]);
+    let typo = run(directory.path(), "sweep trial.toml");
     assert_snapshot!(typo.err);
     write(&probes("\"swapped\"").replace("frozen-lake", "frozen-lake-pqn"));
-    let network = run(directory.path(), &["sweep", "trial.toml"]);
+    let network = run(directory.path(), "sweep trial.toml");
     assert_snapshot!(network.err);
 }
 
@@ -228,7 +225,7 @@ fn results_are_written_after_each_run() {
     let file = FILE.split("[settings.broken]").next().unwrap();
     let endless = file.replace("[settings.top]", "[settings.top]\ntrain.steps = 100000");
     fs::write(directory.path().join("trial.toml"), endless).unwrap();
-    let mut command = lapwing(directory.path(), &["sweep", "trial.toml"]);
+    let mut command = lapwing(directory.path(), "sweep trial.toml");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.spawn().unwrap();
     let results = directory.path().join("sweeps/trial/results.md");
@@ -257,7 +254,7 @@ fn a_killed_sweep_is_continued() {
     let endless = file.replace("train.steps = 2", "train.steps = 100000");
     fs::write(home.join("trial.toml"), endless).unwrap();
     let start = || {
-        let mut command = lapwing(home, &["sweep", "trial.toml"]);
+        let mut command = lapwing(home, "sweep trial.toml");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
@@ -265,10 +262,10 @@ fn a_killed_sweep_is_continued() {
     let records = || fs::read_to_string(&metrics).unwrap_or_default();
     let mut first = start();
     until("no step", &|| records().contains("\"kind\":\"step\""));
-    let second = run(home, &["sweep", "trial.toml"]);
+    let second = run(home, "sweep trial.toml");
     assert_eq!(second.code, 1);
     assert_snapshot!(second.err, @"error: sweeps/trial is in use by another lapwing: wait until it is done");
-    let watched = succeeds(home, &["watch", "sweeps", "--once"]).out;
+    let watched = succeeds(home, "watch sweeps --once").out;
     assert!(watched.starts_with("sweeps/trial: running\n"), "{watched}");
     assert!(
         watched.contains("\naaw seed-1  ") && watched.contains("/100000  "),
@@ -293,7 +290,7 @@ fn a_killed_sweep_is_continued() {
         "{rest:?}"
     );
     assert_eq!(next.wait().unwrap().code(), Some(130));
-    let watched = succeeds(home, &["watch", "sweeps/trial"]).out;
+    let watched = succeeds(home, "watch sweeps/trial").out;
     assert!(
         watched.starts_with("sweeps/trial: stopped with 0 runs done; "),
         "{watched}"
@@ -320,7 +317,7 @@ fn parts_are_the_whole_sweep() {
     let file = FILE.split("[settings.broken]").next().unwrap();
     fs::write(home.join("trial.toml"), file).unwrap();
     let spawn = |part| {
-        let mut command = lapwing(home, &["sweep", "trial.toml", "--part", part]);
+        let mut command = lapwing(home, &format!("sweep trial.toml --part {part}"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
@@ -368,11 +365,11 @@ fn parts_are_the_whole_sweep() {
     };
     let divided = results("sweeps/trial");
     assert_eq!(divided["runs"].as_array().unwrap().len(), 4);
-    succeeds(home, &["sweep", "trial.toml", "--out", "whole"]);
+    succeeds(home, "sweep trial.toml --out whole");
     assert_eq!(divided, results("whole"));
 
     // More parts than runs.
-    let idle = succeeds(home, &["sweep", "trial.toml", "--part", "5/5"]);
+    let idle = succeeds(home, "sweep trial.toml --part 5/5");
     assert_snapshot!(idle.err, @"
     trial: part 5/5, 0 runs of 4, 0 of them done; 1 at a time, kept in sweeps/trial
     note: this part has nothing to do: there are more parts than runs
@@ -382,7 +379,7 @@ fn parts_are_the_whole_sweep() {
     fs::remove_file(home.join("sweeps/trial/results.json")).unwrap();
     let other = fs::File::open(home.join("sweeps/trial/.lock-results")).unwrap();
     other.lock().unwrap();
-    let mut command = lapwing(home, &["sweep", "trial.toml", "--results"]);
+    let mut command = lapwing(home, "sweep trial.toml --results");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut shown = command.spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -395,8 +392,8 @@ fn parts_are_the_whole_sweep() {
     // The runs of other parts are checked, too, because they are in the tables.
     let longer = file.replace("train.group_size = 4", "train.group_size = 6");
     fs::write(home.join("trial.toml"), longer).unwrap();
-    for arguments in [&["--part", "5/5"][..], &["--results"]] {
-        let refused = run(home, &[&["sweep", "trial.toml"], arguments].concat());
+    for arguments in ["--part 5/5", "--results"] {
+        let refused = run(home, &format!("sweep trial.toml {arguments}"));
         assert_eq!(refused.code, 2, "{}", refused.err);
         assert!(
             refused.err.contains("made with another config"),
@@ -416,8 +413,8 @@ fn a_task_of_slurm_runs_its_part() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     fs::write(home.join("trial.toml"), "[settings.a]\n[settings.b]\n").unwrap();
-    let array = |values: [&str; 5], arguments: &[&str]| {
-        let mut command = lapwing(home, &[&["sweep", "trial.toml"], arguments].concat());
+    let array = |values: [&str; 5], arguments: &str| {
+        let mut command = lapwing(home, &format!("sweep trial.toml {arguments}"));
         for (name, value) in ["ID", "MIN", "MAX", "COUNT", "STEP"].iter().zip(values) {
             command.env(format!("SLURM_ARRAY_TASK_{name}"), value);
         }
@@ -425,7 +422,7 @@ fn a_task_of_slurm_runs_its_part() {
     };
     // Both have nothing to do.
     let [from_0, from_1] = [["7", "0", "7", "8", "1"], ["8", "1", "8", "8", "1"]].map(|values| {
-        let task = array(values, &[]);
+        let task = array(values, "");
         assert_eq!(task.code, 0, "{}", task.err);
         task.err
     });
@@ -435,13 +432,13 @@ fn a_task_of_slurm_runs_its_part() {
     part 8/8: 0 of 0 runs done; the whole sweep: 0 of 2
     ");
     assert_eq!(from_0, from_1);
-    let other = array(["0", "0", "7", "8", "1"], &["--part", "4/4"]);
+    let other = array(["0", "0", "7", "8", "1"], "--part 4/4");
     assert!(
         other.err.starts_with("trial: part 4/4, 0 runs of 2, "),
         "{}",
         other.err
     );
-    let sparse = array(["2", "1", "9", "3", "1"], &[]);
+    let sparse = array(["2", "1", "9", "3", "1"], "");
     assert_eq!(sparse.code, 2);
     assert_snapshot!(sparse.err, @"error: SLURM_ARRAY_TASK_ID, _MIN, _MAX, _COUNT, _STEP: found 2, 1, 9, 3, 1; wanted a range of task ids, as of --array=0-7 or 0-14:2; otherwise give --part K/N (1/1 is all)");
     assert!(!home.join("sweeps/trial/a").exists());
@@ -463,7 +460,7 @@ fn a_killed_part_is_continued() {
     );
     fs::write(home.join("trial.toml"), endless.replace("[1, 2]", "[1]")).unwrap();
     let start = |part| {
-        let mut command = lapwing(home, &["sweep", "trial.toml", "--part", part]);
+        let mut command = lapwing(home, &format!("sweep trial.toml --part {part}"));
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
@@ -475,11 +472,11 @@ fn a_killed_part_is_continued() {
     let mut killed = start("2/2");
     until("no step", &|| steps() > 0);
     for (arguments, problem) in [
-        (&[][..], "sweeps/trial"),
-        (&["--part", "2/2"], "sweeps/trial/.lock-2-of-2"),
-        (&["--part", "1/3"], "sweeps/trial/.lock-2-of-2"),
+        ("", "sweeps/trial"),
+        ("--part 2/2", "sweeps/trial/.lock-2-of-2"),
+        ("--part 1/3", "sweeps/trial/.lock-2-of-2"),
     ] {
-        let refused = run(home, &[&["sweep", "trial.toml"], arguments].concat());
+        let refused = run(home, &format!("sweep trial.toml {arguments}"));
         let problem =
             format!("error: {problem} is in use by another lapwing: wait until it is done\n");
         assert_eq!((refused.code, refused.err), (1, problem));
@@ -487,7 +484,7 @@ fn a_killed_part_is_continued() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     let again = start("2/2");
-    let other = succeeds(home, &["sweep", "trial.toml", "--part", "1/2"]);
+    let other = succeeds(home, "sweep trial.toml --part 1/2");
     assert!(
         other
             .err
@@ -500,7 +497,7 @@ fn a_killed_part_is_continued() {
         "{}",
         other.out
     );
-    let shown = succeeds(home, &["sweep", "trial.toml", "--results"]);
+    let shown = succeeds(home, "sweep trial.toml --results");
     assert_eq!(shown.out, other.out);
     let before = steps();
     until("not resumed", &|| steps() > before);

@@ -36,10 +36,7 @@ fn an_untrusted_template_ends_with_an_error() {
     let model = model(home.path());
     let with = |template: &str| {
         fs::write(model.join("chat_template.jinja"), template).unwrap();
-        refused(run(
-            home.path(),
-            &["eval", "frozen-lake-paper", "--model", "model"],
-        ))
+        refused(run(home.path(), "eval frozen-lake-paper --model model"))
     };
     let itself = "{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}";
     assert_eq!(
@@ -67,10 +64,7 @@ fn an_untrusted_tokenizer_ends_with_an_error() {
     let doubles = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": vec![doubles; 40]});
     fs::write(&path, tokenizer.to_string()).unwrap();
-    let ended = run(
-        home.path(),
-        &["score", "--model", "model", "--text", "aaaaaaaa"],
-    );
+    let ended = run(home.path(), "score --model model --text aaaaaaaa");
     let ends = [
         "the tokenizer takes too much memory (it may have 2048 MiB)\n",
         "the tokenizer does not come to an end (stopped after 10 s)\n",

@@ -134,10 +134,10 @@ fn large_shapes_are_right() {
             &|a| reference::matmul(&reference::transposed(&a[0]), &a[1]),
         );
         let w = random([324, 256], 5).map(|v| (64.0 * v).floor() / 64.0);
-        let values: Vec<f32> = w.values.iter().map(|v| *v as f32).collect();
+        let values = w.to_f32();
         for format in WeightFormat::ALL {
             let weight = Matrix::Frozen(Weight::from_f32(&gpu, &values, 324, 256, format));
-            let held = super::held(&w, format);
+            let held = reference::held(&w, format);
             right(
                 "a linear layer",
                 reference::MATMUL,

@@ -5,26 +5,16 @@ use crate::check::reference::{
     LOG_PROB as TOLERANCE, TokenQuery, cut, log_prob as reference, log_prob_inputs,
 };
 use crate::ops::weight::{Weight, WeightFormat};
-use crate::testing::{Array, assert_close, check, check_value, gpu};
+use crate::testing::{Array, assert_agree, assert_close, bits, check, check_value, gpu, narrow};
 
 fn frozen(weight: &Array) -> Matrix {
-    let values: Vec<f32> = weight.values.iter().map(|v| *v as f32).collect();
     Matrix::Frozen(Weight::from_f32(
         &gpu(),
-        &values,
+        &weight.to_f32(),
         weight.shape[0],
         weight.shape[1],
         WeightFormat::F32,
     ))
-}
-
-fn bits(tensor: &Tensor) -> Vec<u32> {
-    tensor
-        .to_vec()
-        .unwrap()
-        .iter()
-        .map(|v| v.to_bits())
-        .collect()
 }
 
 proptest! {
@@ -115,21 +105,14 @@ fn chunks_of_a_large_vocabulary_change_no_bit_and_gradients_only_by_rounding() {
     assert_close("entropy", &whole.1, &entropy.values, TOLERANCE.value);
     assert_eq!((whole.0, whole.1), (chunked.0, chunked.1));
     for (whole, chunked) in whole.2.iter().zip(&chunked.2) {
-        let whole: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
-        assert_close("gradient", chunked, &whole, TOLERANCE.gradient);
+        assert_agree("gradient", chunked, whole, TOLERANCE.gradient);
     }
 }
 
 /// A binding of 64 KiB holds a block of 64 logits for 256 rows, so 600 rows are processed in parts; some rows occur in several.
 #[test]
 fn rows_that_exceed_a_binding_go_by_in_parts() {
-    let narrow = crate::Gpu::open(crate::GpuOptions {
-        checked: true,
-        poison: true,
-        max_binding: Some(64 << 10),
-        ..crate::GpuOptions::default()
-    })
-    .unwrap();
+    let narrow = narrow(64 << 10);
     let (rows, vocabulary, width, rank) = (600, 150, 8, 4);
     let arrays = log_prob_inputs(rows, vocabulary, width, rank, 21);
     let mut question = TokenQuery::random(700, rows, vocabulary, 0.9, 22);
@@ -156,8 +139,7 @@ fn rows_that_exceed_a_binding_go_by_in_parts() {
     let [whole, parts] = results;
     assert!(whole.0 == parts.0, "other bits in parts");
     for (whole, parts) in whole.1.iter().zip(&parts.1) {
-        let whole: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
-        assert_close("gradient", parts, &whole, TOLERANCE.gradient);
+        assert_agree("gradient", parts, whole, TOLERANCE.gradient);
     }
 }
 

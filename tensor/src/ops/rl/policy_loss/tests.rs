@@ -6,7 +6,7 @@ use crate::check::LEAST;
 use crate::check::reference::{
     LossSettings, POLICY_LOSS as TOLERANCE, loss_tokens as tokens, policy_loss as reference,
 };
-use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu};
+use crate::testing::{Array, Tolerance, assert_close, check, check_value, gpu, numbers};
 
 /// The ratio of the largest sum of magnitudes to the largest sum.
 fn cancellation(sums: &[Vec<f64>]) -> f64 {
@@ -17,6 +17,24 @@ fn cancellation(sums: &[Vec<f64>]) -> f64 {
     (terms / results).max(1.0)
 }
 
+/// Tokens of one pair with ratios below, within and above the bounds, for both signs of the advantage.
+fn corners(log_probs: &Array, pair: u32) -> Vec<LossToken> {
+    let l = log_probs.values[pair as usize] as f32;
+    let of = |old| {
+        [-1.0, 0.5].map(|advantage| LossToken {
+            pair,
+            advantage,
+            weight: 0.125,
+            old,
+            reference: l - 0.25,
+        })
+    };
+    [l + 0.5, l + 0.05, l - 0.05, l - 0.5]
+        .into_iter()
+        .flat_map(of)
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
@@ -25,12 +43,13 @@ proptest! {
         pairs in prop::sample::select(vec![1usize, 7, 63, 64, 65, 130]),
         count in 1usize..200,
         kl in prop::sample::select(vec![Kl::K2, Kl::K3]),
-        beta in prop::sample::select(vec![0.0f32, 0.05]),
+        beta in prop::sample::select(vec![0.0f32, 0.05, 1.0]),
         seed: u64,
     ) {
         let settings = LossSettings { clip: (0.2, 0.28), beta, kl };
         let log_probs = Array::random(&[pairs], seed, -3.0..-0.01);
-        let tokens = tokens(&log_probs, count, seed, settings.clip);
+        let mut tokens = tokens(&log_probs, count, seed, settings.clip);
+        tokens.extend(corners(&log_probs, pairs as u32 / 2));
         let part = |which: usize| {
             let tokens = &tokens;
             move |a: &[Array]| Array { shape: vec![], values: vec![reference(&a[0], tokens, settings)[which]] }
@@ -65,112 +84,6 @@ proptest! {
     }
 }
 
-/// The formulas in the docs of policy_loss.rs as small ops: the loss, and the share of clipped tokens.
-fn composed(log_probs: &Tensor, tokens: &[LossToken], settings: LossSettings) -> [Tensor; 2] {
-    let gpu = log_probs.gpu();
-    let number = |value: f32| Tensor::full(gpu, &[], value);
-    let column = |of: fn(&LossToken) -> f32| {
-        let values: Vec<f32> = tokens.iter().map(of).collect();
-        Tensor::from_slice(gpu, &values, &[tokens.len(), 1])
-    };
-    let pairs: Vec<u32> = tokens.iter().map(|token| token.pair).collect();
-    let l = log_probs
-        .reshape(&[log_probs.len(), 1])
-        .gather_rows(&Indices::new(gpu, &pairs));
-    let ratio = l.sub(&column(|token| token.old)).exp();
-    let advantage = column(|token| token.advantage);
-    let free = ratio.mul(&advantage);
-    let bounded = ratio
-        .clamp(1.0 - settings.clip.0, 1.0 + settings.clip.1)
-        .mul(&advantage);
-    let d = l.sub(&column(|token| token.reference));
-    let kl = match settings.kl {
-        Kl::K2 => d.square().mul(&number(0.5)),
-        Kl::K3 => d.neg().exp().sub(&number(1.0)).add(&d),
-    };
-    let penalty = kl.mul(&number(settings.beta));
-    let loss = penalty
-        .sub(&free.min(&bounded))
-        .mul(&column(|token| token.weight));
-    let [free, bounded] = [free, bounded].map(|t| t.to_vec().unwrap());
-    let clipped = bounded
-        .iter()
-        .zip(&free)
-        .map(|(b, f)| f32::from(u8::from(b < f)));
-    let clipped: Vec<f32> = clipped.collect();
-    [
-        loss.sum(),
-        Tensor::from_slice(gpu, &clipped, &[clipped.len()]).mean(),
-    ]
-}
-
-/// The sum of the magnitudes of the terms of a token, in its loss and its slope. Rounding is relative to it if k3 is
-/// computed by its formula.
-fn size(log_probs: &Array, token: &LossToken, beta: f32) -> f64 {
-    let l = log_probs.values[token.pair as usize];
-    let ratio = (l - f64::from(token.old)).exp();
-    let d = l - f64::from(token.reference);
-    let penalty = f64::from(beta) * ((-d).exp() + 1.0 + d.abs());
-    f64::from(token.weight) * (ratio * f64::from(token.advantage).abs() + penalty)
-}
-
-/// Tokens of one pair with ratios below, within and above the bounds, for both signs of the advantage.
-fn corners(log_probs: &Array, pair: u32) -> Vec<LossToken> {
-    let l = log_probs.values[pair as usize] as f32;
-    let of = |old| {
-        [-1.0, 0.5].map(|advantage| LossToken {
-            pair,
-            advantage,
-            weight: 0.125,
-            old,
-            reference: l - 0.25,
-        })
-    };
-    [l + 0.5, l + 0.05, l - 0.05, l - 0.5]
-        .into_iter()
-        .flat_map(of)
-        .collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_kernel_is_the_loss_that_small_ops_write_down(
-        pairs in prop::sample::select(vec![1usize, 7, 64, 130]),
-        count in 1usize..200,
-        kl in prop::sample::select(vec![Kl::K2, Kl::K3]),
-        beta in prop::sample::select(vec![0.0f32, 0.05, 1.0]),
-        seed: u64,
-    ) {
-        let settings = LossSettings { clip: (0.2, 0.28), beta, kl };
-        let array = Array::random(&[pairs], seed, -3.0..-0.01);
-        let mut tokens = tokens(&array, count, seed, settings.clip);
-        tokens.extend(corners(&array, pairs as u32 / 2));
-        let mut sizes = vec![0.0; pairs];
-        for token in &tokens {
-            sizes[token.pair as usize] += size(&array, token, beta);
-        }
-        // Both computations have roundings.
-        let near = |got: f32, wanted: f32, size: f64| f64::from((got - wanted).abs()) <= 2.0 * TOLERANCE * size;
-
-        let leaves = [(); 2].map(|()| array.tensor(&gpu()).tracked());
-        let fused = leaves[0].policy_loss(&tokens, settings.clip, beta, kl);
-        let [loss, clipped] = composed(&leaves[1], &tokens, settings);
-        let value = |t: &Tensor| t.to_vec().unwrap()[0];
-        prop_assert!(near(value(&fused.loss), value(&loss), sizes.iter().sum()));
-        prop_assert!(near(value(&fused.clip_fraction), value(&clipped), 1.0));
-        // Of eight corners two are clipped.
-        prop_assert!(value(&clipped) * tokens.len() as f32 > 1.5);
-        let gradient = |loss: &Tensor, leaf| loss.backward().get(leaf).unwrap().to_vec().unwrap();
-        let got = gradient(&fused.loss, &leaves[0]);
-        let wanted = gradient(&loss, &leaves[1]);
-        for (pair, size) in sizes.iter().enumerate() {
-            prop_assert!(near(got[pair], wanted[pair], *size), "pair {pair}: {} and {}", got[pair], wanted[pair]);
-        }
-    }
-}
-
 #[test]
 fn an_estimator_is_read_and_written_by_its_name() {
     for (kl, name) in [(Kl::K2, "k2"), (Kl::K3, "k3")] {
@@ -187,15 +100,6 @@ fn an_estimator_is_read_and_written_by_its_name() {
         error("kl"),
         "unknown variant `kl`, expected one of `k2`, `k3`"
     );
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|v| v.as_f64().unwrap())
-        .collect()
 }
 
 /// The tokens of a golden case, with the weights of its aggregation.
