@@ -77,9 +77,10 @@ fn right_block(place: Place, k: u32, end: u32) -> mat4x4<f32> {
     if LAYOUT == 0u {
         return transpose(right_rows(starts, k, end));
     }
-    let rows = vec4(k, k + 1u, k + 2u, k + 3u);
     if INTERLEAVED > 1u {
-        return right_rows(starts.x + row_start(k, starts.y) + (rows - k) * STRIPE, place.column, place.size);
+        let first = starts.x + row_start(k, starts.y);
+        return right_rows(first + vec4(0u, 1u, 2u, 3u) * STRIPE, place.column, place.size);
     }
-    return right_rows(starts.x + min(rows, vec4(end - 1u)) * starts.y, place.column, place.size);
+    let i = starts.x + min(vec4(k, k + 1u, k + 2u, k + 3u), vec4(end - 1u)) * starts.y;
+    return right_rows(i, place.column, place.size);
 }
