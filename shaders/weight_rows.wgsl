@@ -1,4 +1,4 @@
-// Where the rows of matrices start, and the numbers of quantised ones, in the layout of tensor/src/ops/weight.rs: for each chunk of
+// Where the rows of matrices start, and the numbers of quantised ones, in the layout of tensor/src/ops/weight/format.rs: for each chunk of
 // 256 values the scales and minima of their groups, then the quants. Appended to shaders with FORMAT, INTERLEAVED and `word_at`, which
 // returns a word of the matrix.
 
