@@ -75,8 +75,8 @@ pub enum GgufType {
 }
 
 impl ModelDirectory {
-    /// Writes this model with an adapter of [`ModelDirectory::adapter`] merged into it as a GGUF file for llama.cpp, which must be
-    /// new. Sums are computed in f32 and rounded once; vectors stay in f32. The metadata are those of the model's own GGUF
+    /// Writes this model as a GGUF file for llama.cpp, which must be new; with an adapter of [`ModelDirectory::adapter`] merged
+    /// into it, if there is one. Sums are computed in f32 and rounded once; vectors stay in f32. The metadata are those of the model's own GGUF
     /// file, or made from its config, its tokenizer and its chat template. `progress` receives the number of tensors
     /// written so far and the total.
     ///
@@ -85,7 +85,7 @@ impl ModelDirectory {
     /// type. Nothing is then written.
     pub fn merge_gguf(
         &self,
-        adapter: &StoredAdapter,
+        adapter: Option<&StoredAdapter>,
         out: &Path,
         to: GgufType,
         progress: &mut dyn FnMut(usize, usize),
@@ -93,7 +93,8 @@ impl ModelDirectory {
         if disk::exists(out) {
             return Err(ModelError::file(out, "exists: choose another name"));
         }
-        let (config, merged) = (self.config(), self.merged(adapter));
+        let config = self.config();
+        let merged = adapter.map_or_else(Vec::new, |adapter| self.merged(adapter));
         let mut shapes = config.tensors();
         if config.tied && merged.iter().any(|m| m.name == HEAD) {
             shapes.push((HEAD.to_owned(), vec![config.vocab, config.width]));
@@ -139,10 +140,7 @@ impl ModelDirectory {
                         values = gguf::interleaved(&values, head, values.len() / block.len());
                     }
                     let bytes = output.format.encode(&values).ok_or_else(|| {
-                        let problem = format!(
-                            "with the adapter it holds values that {:?} cannot",
-                            output.format
-                        );
+                        let problem = format!("its values are too large for {:?}", output.format);
                         ModelError::tensor(out, &output.name, problem)
                     })?;
                     size += bytes.len();

@@ -115,11 +115,13 @@ impl ModelDirectory {
         &self.config
     }
 
-    /// Returns the bytes that the weights take on the device.
-    pub fn device_bytes(&self, precision: Precision) -> u64 {
+    /// Returns the bytes that the weights take on the device with [`Precision::Auto`], as they are, or if they were
+    /// [quantised](ModelDirectory::quantised) to this format.
+    pub fn device_bytes(&self, quantised: Option<WeightFormat>) -> u64 {
+        let quantised = quantised.or(self.quantised);
         let bytes = |(name, shape): &(String, Vec<usize>)| match shape[..] {
             [rows, cols] => {
-                let format = self.format(name, precision);
+                let format = self.format(name, Precision::Auto, quantised);
                 Weight::device_bytes(rows, cols, format)
             }
             _ => 4 * shape.iter().product::<usize>() as u64,
@@ -202,7 +204,12 @@ impl ModelDirectory {
     }
 
     /// Returns the format of a matrix on the device, if its values allow it.
-    fn format(&self, name: &str, precision: Precision) -> WeightFormat {
+    fn format(
+        &self,
+        name: &str,
+        precision: Precision,
+        quantised: Option<WeightFormat>,
+    ) -> WeightFormat {
         let encoding = self.encoding(name);
         if let Encoding::Gguf(format) = encoding
             && format.device_format().group().is_some()
@@ -210,7 +217,7 @@ impl ModelDirectory {
             return format.device_format();
         }
         let cols = self.weights.stored(name).map(|stored| stored.shape[1]);
-        if let Some(format) = self.quantised
+        if let Some(format) = quantised
             && cols.is_ok_and(|cols| cols.is_multiple_of(32))
         {
             return match name {
@@ -243,7 +250,8 @@ struct StreamedWeights<'a> {
 
 impl WeightSource for StreamedWeights<'_> {
     fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Matrix, ModelError> {
-        let mut format = self.checkpoint.format(name, self.precision);
+        let checkpoint = self.checkpoint;
+        let mut format = checkpoint.format(name, self.precision, checkpoint.quantised);
         let mut weight = self.upload(name, shape, format)?;
         if weight.is_none() {
             self.report.out_of_f16_range.push(name.to_owned());

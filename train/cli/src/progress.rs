@@ -8,7 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use console::{StyledObject, style};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{
+    HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 use lapwing_model::sampled_tokens;
 use lapwing_play::Progress;
 use lapwing_train::record::{Record, RecordError, Sink};
@@ -79,7 +81,14 @@ impl Terminal {
     /// Shows step `done` of `total` with its description, `short` in a bar. Steps that follow too fast get no line.
     pub fn steps(&self, done: usize, total: usize, text: &str, short: &str) {
         let StepsBar { bar, first } = self.steps.get_or_init(|| {
-            let bar = ProgressBar::new(total as u64).with_style(form(STEPS));
+            // After the last step there are evaluations.
+            let left = |state: &ProgressState, to: &mut dyn fmt::Write| {
+                if Some(state.pos()) != state.len() {
+                    let _ = write!(to, "{:#} left  ", HumanDuration(state.eta()));
+                }
+            };
+            let style = form(STEPS).with_key("left", left);
+            let bar = ProgressBar::new(total as u64).with_style(style);
             StepsBar {
                 bar: self.bars.insert(0, bar),
                 first: (done, Instant::now()),
@@ -213,7 +222,7 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The bar of the steps. It fits 80 columns with counts of six digits and a message of 40 characters.
-const STEPS: &str = "step {pos}/{len} {bar:8} {eta} left  {wide_msg}";
+const STEPS: &str = "step {pos}/{len} {bar:8} {left}{wide_msg}";
 
 fn form(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a fixed template")

@@ -21,7 +21,6 @@ pub fn play_against(
     others: &mut [&mut dyn Player],
     progress: &dyn Progress,
 ) -> Result<Vec<Episode>, PlayError> {
-    progress.phase("evaluation", seats.len() * scenario.agents(), "episodes");
     let limit = referee.step_limit;
     let mut watch = |episodes: &[Episode]| progress.done(Episode::played(episodes, limit));
     let mut players: Vec<&mut dyn Player> = vec![&mut *player];

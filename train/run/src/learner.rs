@@ -132,8 +132,6 @@ impl Learner for LanguageLearner {
         seats: &[Seat],
         progress: &dyn Progress,
     ) -> Result<Vec<Episode>, Error> {
-        let count = seats.len() * self.world().scenario.agents();
-        progress.phase("evaluation", count, "episodes");
         Ok(self.play(&config.policy, 0, seats, config.eval.temperature, progress)?)
     }
 

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use lapwing_model::{
-    ModelConfig as Model, ModelDirectory, ModelError, Precision, SPARE_ROWS, StoredAdapter,
-};
-use lapwing_tensor::Caps;
+use lapwing_model::{ModelConfig as Model, ModelDirectory, ModelError, SPARE_ROWS, StoredAdapter};
+use lapwing_tensor::{Caps, WeightFormat};
 
 use crate::config::Config;
 use lapwing_learn::config::{AdvantageEstimator, Weights};
@@ -132,7 +130,8 @@ impl MemoryPlan {
         checkpoint: &ModelDirectory,
         demand: &MemoryDemand,
     ) -> Result<MemoryPlan, MemoryError> {
-        let weights = checkpoint.device_bytes(Precision::Auto);
+        let rounded = [None, Some(WeightFormat::Q8), Some(WeightFormat::Q4)];
+        let weights = rounded.map(|format| checkpoint.device_bytes(format));
         let device = (caps.memory, caps.max_binding);
         plan(device, checkpoint.config(), weights, demand)
     }
@@ -153,11 +152,11 @@ impl MemoryPlan {
     }
 }
 
-/// `weights`: the bytes of the frozen weights.
+/// `weights`: the bytes of the frozen weights as they are, and rounded to 8 and 4 bits.
 fn plan(
     (memory, max_binding): (Option<u64>, u64),
     model: &Model,
-    weights: u64,
+    [weights, rounded @ ..]: [u64; 3],
     demand: &MemoryDemand,
 ) -> Result<MemoryPlan, MemoryError> {
     let most = model.most_tokens(max_binding, demand.rank);
@@ -249,6 +248,14 @@ fn plan(
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
+    let suffices = |bytes: u64| least.total() - least.weights + bytes <= least.allowed();
+    let mut rounded = ["q8", "q4"].into_iter().zip(rounded);
+    let smaller = match rounded.find(|(_, bytes)| !demand.whole && suffices(*bytes)) {
+        Some((format, _)) => {
+            &format!("round the weights with --quantise {format}, or use a smaller model")
+        }
+        None => "use a smaller model",
+    };
     // An adapter has few numbers of its own.
     let beneath_an_adapter = least.total() - least.weights - least.optimiser + weights;
     let cure = match fitting {
@@ -256,9 +263,9 @@ fn plan(
         None if demand.whole && beneath_an_adapter < least.allowed() => {
             "set train.weights=\"lora\", or use a smaller model"
         }
-        None if weights > least.allowed() / 2 => "use a smaller model",
+        None if weights > least.allowed() / 2 => smaller,
         None if fits(&with(true, tokens, episode - reply + 1)) => demand.cure,
-        None => "use a smaller model",
+        None => smaller,
     };
     let allowed = size(least.allowed());
     Err(MemoryError(format!(
@@ -353,7 +360,7 @@ mod tests {
     use super::*;
 
     /// Qwen2.5-3B.
-    fn large() -> (Model, u64) {
+    fn large() -> (Model, [u64; 3]) {
         let model = Model::qwen2(ModelShape {
             vocab: 151_936,
             width: 2048,
@@ -362,8 +369,8 @@ mod tests {
             kv_heads: 2,
             mlp_width: 11_008,
         });
-        let weights = 2 * all_numbers(&model);
-        (model, weights)
+        let numbers = all_numbers(&model);
+        (model, [2 * numbers, numbers / 8 * 9, numbers / 8 * 5])
     }
 
     fn device(gib: u64, max_binding: u64) -> (Option<u64>, u64) {
@@ -419,7 +426,12 @@ mod tests {
         let error = plan(tiny, &model, weights, &demand(8192))
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("use a smaller model"), "{error}");
+        let cure = "; round the weights with --quantise q8, or use a smaller model";
+        assert!(error.ends_with(cure), "{error}");
+        let rounded = [weights[1]; 3];
+        assert!(plan(tiny, &model, rounded, &demand(8192)).is_ok());
+        let error = plan(tiny, &model, [weights[0]; 3], &demand(8192)).unwrap_err();
+        assert!(error.0.ends_with("; use a smaller model"), "{error}");
     }
 
     #[test]
@@ -456,19 +468,19 @@ mod tests {
             ..demand(8192)
         };
         let roomy = device(24, 2 * GIB);
-        let held = plan(roomy, &model, 2 * numbers, &whole(true)).unwrap();
+        let held = plan(roomy, &model, [2 * numbers; 3], &whole(true)).unwrap();
         assert_eq!((held.weights, held.optimiser), (2 * numbers, 20 * numbers));
-        let without = plan(roomy, &model, 2 * numbers, &whole(false)).unwrap();
+        let without = plan(roomy, &model, [2 * numbers; 3], &whole(false)).unwrap();
         assert_eq!((without.weights, without.optimiser), (0, 20 * numbers));
 
         let error = |device, demand| {
-            let refused = plan(device, &model, 2 * numbers, &demand);
+            let refused = plan(device, &model, [2 * numbers; 3], &demand);
             refused.unwrap_err().to_string()
         };
         // The suggested fix works: an adapter fits.
         let small = device(8, 2 * GIB);
         assert_snapshot!(error(small, whole(true)), @r#"needs up to 12.05 GiB of the device's 8.00 GiB: reference 942.29 MiB, keys and values 13.83 MiB, activations 1.91 GiB (blocks are computed again in the update), weights and optimiser 9.20 GiB; it may take 7.20 GiB; set train.weights="lora", or use a smaller model"#);
-        assert!(plan(small, &model, 2 * numbers, &demand(8192)).is_ok());
+        assert!(plan(small, &model, [2 * numbers; 3], &demand(8192)).is_ok());
         assert_snapshot!(error(device(64, 128 << 20), MemoryDemand { tokens_per_batch: 4096, ..whole(true) }), @r#"train.weights = "all": the largest matrix of this model has 519.31 MiB in 32 bits, and this device's kernels see 128.00 MiB of a buffer; set train.weights="lora", or use a smaller model"#);
     }
 
@@ -484,7 +496,7 @@ mod tests {
         });
         let roomy = device(8, 128 << 20);
         assert!(
-            !plan(roomy, &model, 1 << 20, &demand(8192))
+            !plan(roomy, &model, [1 << 20; 3], &demand(8192))
                 .unwrap()
                 .recomputes
         );

@@ -241,6 +241,8 @@ pub fn evaluation<L: Learner>(
 ) -> Result<(f64, Vec<Record>), Error> {
     let (step, seats, started) = (state.step, state.evaluation_seats()?, Instant::now());
     let config = &state.config;
+    let agents = state.learner.game().0.agents();
+    progress.phase("evaluation", seats.len() * agents, "episodes");
     let episodes = state.learner.evaluate(config, &seats, progress)?;
     let seconds_evaluation = started.elapsed().as_secs_f64();
     let (scenario, _) = state.learner.game();
@@ -251,7 +253,7 @@ pub fn evaluation<L: Learner>(
         records.push(Record::Baselines(baselines));
     }
     let play = PlayMetrics::of(scenario.actions(), &episodes);
-    let (score, agents) = (play.return_mean, scenario.agents());
+    let score = play.return_mean;
     records.push(Record::Evaluation(Evaluation {
         step,
         time: now(),
@@ -298,8 +300,10 @@ pub fn add_test<L: Learner>(
     let seats = scenes.test(scenario, seed, config.eval.episodes)?;
     let referee = Referee::of(scenario, config.policy.format_penalty);
     results.baselines = baselines(scenario, &referee, &seats, seed)?;
+    let count = seats.len() * scenario.agents();
     for tested in [&mut results.sampled, &mut results.greedy] {
         let started = Instant::now();
+        progress.phase("test", count, "episodes");
         let episodes = state.learner.evaluate(&config, &seats, progress)?;
         let seconds_evaluation = started.elapsed().as_secs_f64();
         let (scenario, _) = state.learner.game();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) struct ApiError {
     /// Status code of HTTP.
     pub(crate) status: u16,
-    message: String,
+    pub(crate) message: String,
     kind: &'static str,
     /// The wrong field.
     param: Option<String>,

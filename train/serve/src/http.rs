@@ -78,6 +78,7 @@ pub fn serve(listener: net::TcpListener, mut options: ServeOptions) -> Result<()
         key: options.key.take(),
         hosts: std::mem::take(&mut options.hosts),
         stop: options.stop,
+        log: options.log,
     };
     let model = ModelThread::new(options, requests);
     let model = thread::Builder::new()
@@ -109,6 +110,7 @@ struct Server {
     key: Option<String>,
     hosts: Vec<String>,
     stop: &'static AtomicBool,
+    log: fn(&str),
 }
 
 /// Accepts connections until the server stops or the model thread ends, and then lets open connections end.
@@ -167,7 +169,9 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
         let server = server.clone();
         async move {
             let (head, mut body) = request.into_parts();
+            let started = Instant::now();
             let response = respond(&server, &head, &mut body).await;
+            log(&server, &head, started.elapsed(), &response);
             Ok::<_, Infallible>(response.unwrap_or_else(|error| {
                 // Most clients read the response after they have sent all of the body.
                 tokio::spawn(timeout(READ_TIMEOUT, async move {
@@ -188,6 +192,28 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
             connection.as_mut().graceful_shutdown();
         }
     }
+}
+
+/// Logs a request, after its response or the first token of a stream.
+fn log(
+    server: &Server,
+    head: &Parts,
+    after: Duration,
+    response: &Result<Response<ResponseBody>, ApiError>,
+) {
+    let (method, path) = (shown(head.method.as_str()), shown(head.uri.path()));
+    // Monitors ask every few seconds.
+    if path == "/health" {
+        return;
+    }
+    let seconds = after.as_secs_f64();
+    let (status, problem) = match response {
+        Ok(response) => (response.status().as_u16(), String::new()),
+        Err(error) => (error.status, format!(": {}", error.message)),
+    };
+    (server.log)(&format!(
+        "{method} {path} {status}, {seconds:.2} s{problem}"
+    ));
 }
 
 fn refusal(error: &ApiError) -> Response<ResponseBody> {

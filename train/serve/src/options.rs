@@ -30,6 +30,8 @@ pub struct ServeOptions {
     pub hosts: Vec<String>,
     /// Stops the server when it is set.
     pub stop: &'static AtomicBool,
+    /// Prints a line for each request.
+    pub log: fn(&str),
     /// Prints an error that ends requests.
     pub report: fn(&str),
 }

@@ -217,7 +217,7 @@ fn quantised_weights_stay_quantised_and_compute_what_their_values_do() {
         matrices.iter().sum::<usize>()
     );
     let in_16_bits = ModelDirectory::open(home.path()).unwrap();
-    let bytes = |model: &ModelDirectory| model.device_bytes(Precision::Auto) as f64;
+    let bytes = |model: &ModelDirectory| model.device_bytes(None) as f64;
     // 9 bits, and more for the heads of short rows.
     assert!(bytes(&model) < 0.75 * bytes(&in_16_bits));
 
@@ -249,7 +249,7 @@ fn a_checkpoint_is_quantised_when_it_is_loaded() {
     // square), and to 15 steps by 8 %. The largest of 2,304 logits that pass through fifteen products is off by some times that.
     for (format, tables, allowed) in [(WeightFormat::Q8, 16, 0.02), (WeightFormat::Q4, 2, 0.3)] {
         let model = ModelDirectory::open(&dir).unwrap().quantised(Some(format));
-        let bytes = model.device_bytes(Precision::Auto);
+        let bytes = model.device_bytes(None);
         let model = model.load(&gpu, Precision::Auto, &mut |_, _| ()).unwrap();
         let matrices = model.report().matrices;
         // Embedding and head have 8 bits.
@@ -301,9 +301,16 @@ fn a_merged_file_holds_the_merged_directory() {
                 let out = home.path().join(format!("{to:?}.gguf"));
                 let mut steps = Vec::new();
                 let progress = &mut |done, total| steps.push((done, total));
-                model.merge_gguf(&adapter, &out, to, progress).unwrap();
-                let again = model.merge_gguf(&adapter, &out, to, &mut |_, _| ());
+                let adapter = Some(&adapter);
+                model.merge_gguf(adapter, &out, to, progress).unwrap();
+                let again = model.merge_gguf(adapter, &out, to, &mut |_, _| ());
                 assert!(again.unwrap_err().to_string().contains("exists"));
+                // Merged before, and only converted.
+                let converted = home.path().join(format!("{to:?}-converted.gguf"));
+                wanted
+                    .merge_gguf(None, &converted, to, &mut |_, _| ())
+                    .unwrap();
+                let converted = ModelDirectory::open(&converted).unwrap();
                 let got = ModelDirectory::open(&out).unwrap();
                 let (config, own) = (wanted.config(), got.config());
                 assert_eq!((own.tied, &own.eos), (config.tied, &config.eos));
@@ -314,10 +321,12 @@ fn a_merged_file_holds_the_merged_directory() {
                         let format = if fits { format } else { GgufFormat::F16 };
                         values = format.to_f32(&format.encode(&values).unwrap());
                     }
-                    assert!(
-                        got.weights.read(&tensor, &shape).unwrap() == values,
-                        "{tensor}"
-                    );
+                    for file in [&got, &converted] {
+                        assert!(
+                            file.weights.read(&tensor, &shape).unwrap() == values,
+                            "{tensor}"
+                        );
+                    }
                 }
                 assert_eq!(steps.last().map(|(done, total)| done == total), Some(true));
                 let [ours, theirs] = [&out, &dir].map(|path| TextFiles::trusted(path));

@@ -88,7 +88,7 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Start an OpenAI-compatible HTTP server
     Serve(ServeArgs),
-    /// Merge an adapter into the weights of its model
+    /// Merge an adapter into the weights of its model, or convert a model to GGUF
     Merge(MergeArgs),
     /// Make a small base model, or an adapter that imitates recorded episodes
     Pretrain(PretrainArgs),

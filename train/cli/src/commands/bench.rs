@@ -1,16 +1,13 @@
 //! `lapwing bench`: the speed of this device.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_lab::bench::{self, BenchReport};
 use lapwing_lab::doctor::{Finding, diagnose};
-use lapwing_model::write_atomically;
 use lapwing_tensor::Gpu;
 use lapwing_train::Config;
-use lapwing_train::record::{exists, write_error};
+use lapwing_train::record::NewFile;
 
 use crate::args::{self, BenchArgs, DeviceArgs};
 use crate::commands::doctor;
@@ -25,8 +22,8 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
     });
     let config = config.transpose()?;
     let report_to = arguments.report.as_deref();
-    // Before measuring, which takes a while. Nothing stays if that fails or is interrupted.
-    report_to.map(check_new).transpose()?;
+    let report_to = report_to.map(|path| NewFile::at(path, "--report"));
+    let report_to = report_to.transpose()?;
     let gpu = device.open()?;
     let read = |path| BenchReport::read(path, gpu.caps());
     let old = arguments.compare.as_deref().map(read).transpose()?;
@@ -39,22 +36,13 @@ pub fn bench(device: DeviceArgs, arguments: &BenchArgs) -> Result<()> {
         None => report.text(),
     };
     write!(out::raw(), "{text}")?;
-    if let Some((path, checked)) = report_to.zip(checked) {
-        write_atomically(path, format!("{checked}\n{}", report.text()).as_bytes())?;
+    if let Some((file, checked)) = report_to.zip(checked) {
+        file.write(&format!("{checked}\n{}", report.text()))?;
         if !arguments.json {
-            writeln!(out::shown(), "The report is in {}", path.display())?;
+            writeln!(out::shown(), "The report is in {}", file.path().display())?;
         }
     }
     Ok(())
-}
-
-/// Fails if the file exists or cannot be created.
-fn check_new(path: &Path) -> Result<()> {
-    File::create_new(path).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => exists(path, "--report"),
-        _ => write_error(path)(error),
-    })?;
-    Ok(fs::remove_file(path).map_err(write_error(path))?)
 }
 
 /// Returns the system, and what `lapwing doctor` prints for the built-in model.

@@ -1,8 +1,6 @@
 //! `lapwing eval`: the scores of models and other players on the same held-out scenes.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 use anyhow::Result;
 use lapwing_env::Scenario;
@@ -15,7 +13,7 @@ use lapwing_play::players::search::SearchPlayer;
 use lapwing_play::scenes::Scenes;
 use lapwing_play::{Episode, Player, Progress, PromptWriter, Referee, Seat};
 use lapwing_train::Config;
-use lapwing_train::record::{exists, write_error};
+use lapwing_train::record::NewFile;
 use lapwing_train::state::{RunPurpose, State};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,20 +57,16 @@ pub fn eval(device: DeviceArgs, arguments: &EvalArgs) -> Result<()> {
     interrupt::end_with_children(&names)?;
     let scenarios = games.iter().map(GameConfig::scenario);
     let scenarios: Vec<Box<dyn Scenario>> = scenarios.collect::<Result<_, _>>()?;
-    let mut file = arguments.out.as_deref().map(create).transpose()?;
+    let file = arguments.out.as_deref();
+    let file = file.map(|path| NewFile::at(path, "--out")).transpose()?;
     let played = match arguments.player.player.is_none() && config.learner.has_language() {
         true => by_models(device, scenarios, &config, arguments),
         false => by_other_player(device, &scenarios, &config, arguments),
     };
-    // An empty file would refuse the next try.
-    if let (Err(_), Some(path)) = (&played, &arguments.out) {
-        file = None;
-        let _ = fs::remove_file(path);
-    }
     let (model, mut all) = played?;
-    if let Some(file) = &mut file {
-        all.iter().try_for_each(|game| game.write(file))?;
-        file.flush()?;
+    if let Some(file) = file {
+        let lines = all.iter().map(GameScores::scene_lines);
+        file.write(&lines.collect::<Result<String, _>>()?)?;
     }
     // The name distinguishes two presets of one game.
     for (game, name) in all.iter_mut().zip(&arguments.games) {
@@ -137,14 +131,6 @@ pub fn report_head(game: &str, model: &str, config: &Config) -> Value {
     })
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    let file = File::create_new(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => exists(path, "--out"),
-        _ => write_error(path)(error),
-    })?;
-    Ok(BufWriter::new(file))
-}
-
 /// Evaluates the model and its adapters. Returns the model's name, too.
 fn by_models(
     device: DeviceArgs,
@@ -179,6 +165,7 @@ fn by_models(
                 let name = format!("{}{suffix}", agent.name);
                 let (scenario, referee, mut player) = state.seated(world, temperature);
                 let (player, others) = (&mut player, &mut others);
+                terminal.phase("evaluation", seats.len() * scenario.agents(), "episodes");
                 let episodes = play_against(scenario, &referee, seats, player, others, &terminal)?;
                 players.push(PlayerScores::of(scenario, &name, seats, &episodes));
             }
@@ -233,6 +220,7 @@ fn by_other_player(
             let framing = PromptWriter::new(scenario, &config.policy)?;
             let mut player =
                 other_player::load(&arguments.player, device, scenario, &framing, &config)?;
+            terminal.phase("evaluation", seats.len() * scenario.agents(), "episodes");
             let episodes = play_against(scenario, &referee, seats, &mut player, &mut [], &terminal);
             // The cost is printed even after an error.
             if let Some(account) = player.account() {
@@ -332,11 +320,10 @@ impl GameScores {
         players.chain(&self.scripted).chain(&self.search)
     }
 
-    fn write(&self, file: &mut impl Write) -> Result<()> {
-        for scene in self.all().flat_map(|scores| &scores.scenes) {
-            writeln!(file, "{}", serde_json::to_string(scene)?)?;
-        }
-        Ok(())
+    fn scene_lines(&self) -> serde_json::Result<String> {
+        let scenes = self.all().flat_map(|scores| &scores.scenes);
+        let lines = scenes.map(|scene| Ok(serde_json::to_string(scene)? + "\n"));
+        lines.collect()
     }
 
     fn table(&self, replies: bool) -> TextTable {

@@ -1,4 +1,4 @@
-//! `lapwing merge`: a model with an adapter merged into its weights. Needs no GPU.
+//! `lapwing merge`: a model with an adapter merged into its weights, or converted to GGUF. Needs no GPU.
 
 use std::io::Write;
 
@@ -34,11 +34,10 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         return Err(InputError::new("--quantise", problem).into());
     }
     let (files, adapter) = open(&arguments.model)?;
-    let Some(adapter) = adapter else {
-        let problem =
-            "there is no adapter to merge: name one with --adapter, or a run that trained one";
+    if adapter.is_none() && arguments.format == MergeFormat::Hf {
+        let problem = "there is no adapter to merge: name one with --adapter, or a run that trained one; or add --format gguf";
         return Err(InputError::new(files.name, problem).into());
-    };
+    }
     let terminal = Terminal::new();
     let mut progress = |done, total| {
         if done == 1 {
@@ -46,13 +45,16 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
         }
         terminal.done(done);
     };
-    let checkpoint = &files.checkpoint;
-    match (arguments.format, arguments.kind) {
-        (MergeFormat::Hf, _) => checkpoint.merge(&adapter, out, &mut progress)?,
-        (_, Some(MatrixType::Q8)) => {
-            checkpoint.merge_gguf(&adapter, out, GgufType::Q8, &mut progress)?;
+    let (checkpoint, progress) = (&files.checkpoint, &mut progress);
+    let kind = match arguments.kind {
+        Some(MatrixType::Q8) => GgufType::Q8,
+        Some(MatrixType::F16) | None => GgufType::F16,
+    };
+    match &adapter {
+        Some(adapter) if arguments.format == MergeFormat::Hf => {
+            checkpoint.merge(adapter, out, progress)?;
         }
-        _ => checkpoint.merge_gguf(&adapter, out, GgufType::F16, &mut progress)?,
+        adapter => checkpoint.merge_gguf(adapter.as_ref(), out, kind, progress)?,
     }
     drop(terminal);
     writeln!(terminal_out::shown(), "The model is in {}.", out.display())?;

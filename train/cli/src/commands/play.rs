@@ -14,7 +14,7 @@ use lapwing_play::{
     Referee, Seat, Turn,
 };
 use lapwing_train::Config;
-use lapwing_train::record::episode_file;
+use lapwing_train::record::{NewFile, episode_file};
 use lapwing_train::state::{RunPurpose, State};
 
 use super::eval::refuse_for_network;
@@ -31,16 +31,20 @@ use crate::{interrupt, out};
 pub fn play(device: DeviceArgs, arguments: &PlayArgs) -> Result<()> {
     let config = arguments.config()?;
     interrupt::listen("what was played so far is kept")?;
-    if let Some(path) = &arguments.keep {
-        episode_file::prepare(path)?;
-    }
+    let keep = arguments.keep.as_deref();
+    let keep = keep.map(|path| NewFile::at(path, "--keep")).transpose()?;
     match arguments.player.player.is_none() && config.learner.has_language() {
-        true => by_model(device, arguments, config),
-        false => by_other_player(device, arguments, &config),
+        true => by_model(device, arguments, config, keep),
+        false => by_other_player(device, arguments, &config, keep),
     }
 }
 
-fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Result<()> {
+fn by_model(
+    device: DeviceArgs,
+    arguments: &PlayArgs,
+    mut config: Config,
+    keep: Option<NewFile>,
+) -> Result<()> {
     // No scene is held out: these episodes are all that is played.
     config.eval.episodes = arguments.episodes;
     let temperature = config.eval.temperature;
@@ -71,11 +75,16 @@ fn by_model(device: DeviceArgs, arguments: &PlayArgs, mut config: Config) -> Res
     let mut players: Vec<&mut dyn Player> = vec![&mut player];
     players.extend(opponent.iter_mut().map(|o| &mut **o as &mut dyn Player));
     let episodes = games.play(&referee, &mut players, &transcript, terminal)?;
-    games.conclude(&episodes)
+    games.conclude(&episodes, keep)
 }
 
 /// Lets the selected player play, or else the config's value network.
-fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) -> Result<()> {
+fn by_other_player(
+    device: DeviceArgs,
+    arguments: &PlayArgs,
+    config: &Config,
+    keep: Option<NewFile>,
+) -> Result<()> {
     refuse_for_network(config, arguments.opponent.is_some(), "--opponent")?;
     let scenario = &*config.game.scenario()?;
     let framing = PromptWriter::new(scenario, &config.policy)?;
@@ -94,7 +103,7 @@ fn by_other_player(device: DeviceArgs, arguments: &PlayArgs, config: &Config) ->
     if let Some(account) = player.account() {
         out::status(&format!("API: {account}"));
     }
-    games.conclude(&episodes?)
+    games.conclude(&episodes?, keep)
 }
 
 /// Returns a seat for each seed from the given one on. Episodes to keep are for training, so they skip held-out scenes.
@@ -188,25 +197,26 @@ impl Games<'_> {
     }
 
     /// Prints or writes what is left to print after the last turn.
-    fn conclude(&self, episodes: &[Episode]) -> Result<()> {
+    fn conclude(&self, episodes: &[Episode], keep: Option<NewFile>) -> Result<()> {
         let over = episodes.iter().filter(|e| e.ending.is_some());
         let over: Vec<Episode> = over.cloned().collect();
         let (count, arguments) = (over.len(), self.arguments);
-        if let Some(path) = &arguments.keep {
+        let keep = keep.filter(|_| count > 0);
+        if let Some(file) = &keep {
             let samples = self
                 .samples(episodes, EpisodePurpose::Training)?
                 .into_iter();
             let samples = samples.zip(&over);
             let samples = samples.map(|(sample, episode)| sample.told(episode, self.framing));
-            episode_file::write(path, &samples.collect::<Result<Vec<_>, _>>()?)?;
+            episode_file::write(file, &samples.collect::<Result<Vec<_>, _>>()?)?;
         }
         let mut out = out::raw();
         if arguments.json {
             for sample in self.samples(episodes, EpisodePurpose::Evaluation)? {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
             }
-        } else if let Some(path) = &arguments.keep {
-            let (path, kept) = (path.display(), counted(count, "episode"));
+        } else if let Some(file) = &keep {
+            let (path, kept) = (file.path().display(), counted(count, "episode"));
             writeln!(out::shown(), "Kept {kept} in {path}.")?;
         }
         if count > 1 && !arguments.json {
@@ -215,12 +225,16 @@ impl Games<'_> {
             let scores = format!("success {success:.3}, return {mean:.3}");
             writeln!(out, "{count} episodes: {scores}")?;
         }
-        match count == episodes.len() {
-            true => Ok(()),
-            false => {
-                Err(Stopped(format!(": {count} of {} episodes are over", episodes.len())).into())
-            }
+        if count == episodes.len() {
+            return Ok(());
         }
+        // They are played together.
+        let bias = match count {
+            0 => "",
+            _ => ", the shortest ones",
+        };
+        let all = episodes.len();
+        Err(Stopped(format!(": {count} of {all} episodes are over{bias}")).into())
     }
 }
 

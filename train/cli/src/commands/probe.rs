@@ -115,6 +115,7 @@ fn row(
         agent.set_policy(state);
         let (scenario, referee, mut player) = state.seated(world, temperature);
         let mut watched = ProbedPlayer::new(&mut player);
+        progress.phase("probe", seats.len() * scenario.agents(), "episodes");
         let episodes = play_against(scenario, &referee, seats, &mut watched, &mut [], progress)?;
         players.push(ProbedAgent {
             verdict: watched.verdict(),

@@ -58,6 +58,7 @@ pub fn serve(device: DeviceArgs, arguments: &ServeArgs) -> Result<()> {
         ]
         .concat(),
         stop: interrupt::listen("requests in progress are aborted")?,
+        log: out::status,
         report: out::print_always,
     };
     announce(listener.local_addr()?, &options);

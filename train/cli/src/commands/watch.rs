@@ -63,15 +63,14 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
     }
 }
 
-/// Returns the run or sweep in progress in a directory of them that was started last, or else the directory.
+/// Returns the run or sweep in a directory of them that was started last, if possible one in progress.
 fn newest(path: &Path) -> PathBuf {
     let started = |run: &PathBuf| directory::sessions(run).metadata()?.modified();
-    let mut runs = runs_in(path);
-    runs.retain(|run| directory::is_in_use(run));
-    let newest = runs.into_iter().max_by_key(|run| started(run).ok());
+    let last = |run: &PathBuf| (directory::is_in_use(run), started(run).ok());
+    let newest = runs_in(path).into_iter().max_by_key(last);
     let newest = newest.unwrap_or(path.to_owned());
     let mut above = newest.ancestors().skip(1);
-    let sweep = above.find(|at| at.starts_with(path) && directory::is_in_use(at));
+    let sweep = above.find(|at| at.starts_with(path) && at.join("lock").is_file());
     let newest = sweep.unwrap_or(&newest);
     if newest != path {
         out::note(&format!("follows {}", newest.display()));

@@ -65,6 +65,7 @@ const KEYS: [&str; 7] = [
 ];
 const SEEDS: &str =
     "wanted a number of seeds, such as 8, or a list of different integers, 0 or more";
+const SEED_KEY: &str = "give the seeds of all settings as `seeds`, at the top of the file";
 const NAMES: &str = "wanted a unique name of letters, digits, dots, dashes and underscores";
 const NO_PROBES: &str = "the networks of dqn and pqn read no instructions: put these settings into a sweep of their own";
 const LOCK: &str = "a file of the sweep has this name: choose another";
@@ -100,7 +101,7 @@ impl Sweep {
         let text_of = |key: &str, default: &str| match file.get(key) {
             None => Ok(default.to_owned()),
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(_) => Err(wrong(key, "wanted a text")),
+            Some(_) => Err(wrong(key, "wanted a string in quotes")),
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = text_of("name", &stem)?;
@@ -117,6 +118,7 @@ impl Sweep {
             let mut set = Vec::new();
             for (key, value) in common.iter().chain(&own) {
                 match (&**key, value) {
+                    ("train.seed", _) => return Err(wrong(key, SEED_KEY)),
                     ("base", Value::String(other)) => base.clone_from(other),
                     _ => set.push(format!("{key}={value}")),
                 }

@@ -187,6 +187,9 @@ impl Config {
     }
 }
 
+/// Keys of sweep files that configs do not have.
+const SWEEP_KEYS: [&str; 5] = ["seeds", "set", "settings", "grid", "compare"];
+
 fn defaults() -> Table {
     Table::try_from(Config::default()).expect("the defaults are plain values")
 }
@@ -347,6 +350,9 @@ fn unknown(root: &mut Table, key: &str, origin: &Origin) -> ConfigError {
             )
         }
         (_, Some(known)) => format!(" (did you mean `{known}`?)"),
+        _ if is_file && SWEEP_KEYS.contains(&key) => {
+            " (if this is a sweep file, give it to `lapwing sweep`)".to_owned()
+        }
         (_, None) => lapwing_env::suggestion(key, &all),
     };
     let section = key.rsplit_once('.').map(|(section, _)| section);

@@ -121,27 +121,35 @@ impl Resolved {
     }
 
     /// Gives a model that is not the built-in one, or made like it, a reply form and length that it can use instead of a
-    /// preset's one word of one token. Does nothing if the user set either, or
-    /// if the policy can only reply with words.
+    /// preset's one word of one token. Does nothing if the user set the length, or wants words.
     pub fn suit_other_model(&mut self) {
         let preset = |key| match self.origins.get(key) {
             Some(Origin::Preset(name)) => Some(name.clone()),
             _ => None,
         };
-        let keys = ["policy.reply", "policy.max_new_tokens"];
-        let policy = &mut self.config.policy;
-        let [Some(name), Some(_)] = keys.map(preset) else {
+        let [reply, length] = ["policy.reply", "policy.max_new_tokens"];
+        let Some(name) = preset(length) else {
             return;
         };
-        if policy.reply != ReplyForm::Word || policy.constrain {
-            return;
-        }
-        (policy.reply, policy.max_new_tokens) = (ReplyForm::Tags, REPLY_TOKENS);
-        self.origins
-            .extend(keys.map(|key| (key.to_owned(), Origin::Derived("chosen for this model"))));
+        let is_preset = preset(reply).is_some();
+        let policy = &mut self.config.policy;
+        let chosen = Origin::Derived("chosen for this model");
+        let instead = match policy.reply {
+            _ if policy.constrain || policy.max_new_tokens >= REPLY_TOKENS => return,
+            ReplyForm::Word if is_preset => {
+                policy.reply = ReplyForm::Tags;
+                self.origins.insert(reply.to_owned(), chosen.clone());
+                " policy.reply = \"tags\" and"
+            }
+            ReplyForm::Word => return,
+            // The user's.
+            _ => "",
+        };
+        policy.max_new_tokens = REPLY_TOKENS;
+        self.origins.insert(length.to_owned(), chosen);
         self.notes.push(format!(
-            "the preset {name} is for the built-in model; another model gets policy.reply = \"tags\" and policy.max_new_tokens \
-             = {REPLY_TOKENS} instead (--set of either keeps the preset's other value)"
+            "the preset {name} is for the built-in model; another model gets{instead} policy.max_new_tokens = {REPLY_TOKENS} \
+             instead"
         ));
     }
 

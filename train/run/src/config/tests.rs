@@ -962,7 +962,7 @@ fn a_model_of_the_user_gets_a_reply_that_fits() {
     assert_eq!(
         notes,
         "the preset frozen-lake is for the built-in model; another model gets policy.reply = \"tags\" and \
-         policy.max_new_tokens = 64 instead (--set of either keeps the preset's other value)"
+         policy.max_new_tokens = 64 instead"
     );
     assert!(
         text.contains("reply = \"tags\"  # chosen for this model\n"),
@@ -978,4 +978,7 @@ fn a_model_of_the_user_gets_a_reply_that_fits() {
         let (reply, notes, _) = resolve(vocab, more);
         assert_eq!((reply, &*notes), (wanted, ""), "{vocab} {more:?}");
     }
+    let (reply, notes, _) = resolve(49152, &["policy.reply=tags"]);
+    assert_eq!(reply, (ReplyForm::Tags, 64));
+    assert!(notes.ends_with("another model gets policy.max_new_tokens = 64 instead"));
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use lapwing_model::open_regular;
 
 use super::jsonl::{self, Jsonl};
-use super::{Record, RecordError, Sink, exists, unfit, write_error};
+use super::{Record, RecordError, Sink, unfit, write_error};
 use crate::config::{Config, PathKind};
 
 /// A run directory, locked against other writers while this value lives.
@@ -340,7 +340,7 @@ pub fn is_in_use(path: &Path) -> bool {
 /// If it has files.
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.metadata() {
-        Ok(found) if !found.is_dir() => Err(exists(path, "--out")),
+        Ok(found) if !found.is_dir() => Err(unfit(path, "exists: choose another place with --out")),
         Ok(_) if !names(path)?.is_empty() => Err(RecordError::Occupied(path.to_owned())),
         _ => Ok(()),
     }

@@ -58,14 +58,12 @@ pub enum RecordError {
 /// Returns the fix for errors that have one.
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space, or choose another place with --out"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",
         io::ErrorKind::FileTooLarge => {
             "; the system limits the size of files (ulimit -f): raise that"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; choose another place with --out"
+            "; make it writable, or choose another place with --out"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; a part of its path is a file: choose another place with --out"
@@ -80,11 +78,6 @@ pub(crate) fn unfit(path: &Path, problem: &str) -> RecordError {
         path: path.to_owned(),
         problem: problem.to_owned(),
     }
-}
-
-/// Makes the error of a file in place of a new one, which this option names.
-pub fn exists(path: &Path, option: &str) -> RecordError {
-    unfit(path, &format!("exists: choose another place with {option}"))
 }
 
 /// Makes the error of a file that cannot be read.

@@ -263,6 +263,6 @@ mod tests {
         let error = jsonl
             .write(&Record::Step(StepMetrics::default()))
             .unwrap_err();
-        assert_snapshot!(error, @"DIR/metrics.jsonl: cannot be written: No space left on device (os error 28); free some space, or choose another place with --out");
+        assert_snapshot!(error, @"DIR/metrics.jsonl: cannot be written: No space left on device (os error 28); free some space");
     }
 }

@@ -6,15 +6,17 @@ pub mod episode_file;
 mod error;
 pub mod jsonl;
 pub mod metrics;
+mod new_file;
 
 use serde::{Deserialize, Serialize};
 
 use error::unfit;
-pub use error::{RecordError, exists, read_error, write_error};
+pub use error::{RecordError, read_error, write_error};
 use lapwing_learn::metrics::StepMetrics;
 use lapwing_play::metrics::Baselines;
 use lapwing_play::sample::KeptEpisode;
 use metrics::{Evaluation, Warning};
+pub use new_file::NewFile;
 
 /// The options and keys that take trained weights, for messages.
 pub(crate) const TRAINED_OPTIONS: &str =

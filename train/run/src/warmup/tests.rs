@@ -5,7 +5,7 @@ use std::fs;
 
 use super::*;
 use crate::record::directory::RunDirectory;
-use crate::record::{Record, RecordError, Sink};
+use crate::record::{NewFile, Record, RecordError, Sink};
 use crate::state::RunPurpose;
 use crate::trainer::{TrainingEnd, resume, train};
 
@@ -211,7 +211,8 @@ fn episodes_come_from_a_player_or_a_file() {
     let action = turn.action.as_ref().unwrap();
     assert_eq!(turn.reply, format!("<action>{action}</action>"));
     let file = home.path().join("kept.jsonl");
-    episode_file::write(&file, &episodes).unwrap();
+    let new = NewFile::at(&file, "--keep").unwrap();
+    episode_file::write(&new, &episodes).unwrap();
     let player = format!("warmup.player={}", file.display());
     assert!(random == weights("file", &[&player]));
 }
