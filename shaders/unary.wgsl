@@ -22,13 +22,11 @@ fn value(v: f32) -> f32 {
     switch FUNCTION {
         case 0u: { return -v; }
         case 1u: { return exp(v); }
-        case 2u: { return log(v); }
-        case 3u: { return v * sigmoid(v); }
-        case 4u: { return v * v; }
-        case 5u: { return sqrt(v); }
-        case 6u: { return clamp(v, params.low, params.high); }
-        case 7u: { return max(v, 0.0); }
-        case 9u: { return v * params.low; }
+        case 2u: { return v * sigmoid(v); }
+        case 3u: { return v * v; }
+        case 4u: { return clamp(v, params.low, params.high); }
+        case 5u: { return max(v, 0.0); }
+        case 7u: { return v * params.low; }
         default: { let cut = clamp(v, params.low, params.high); return cut * (v - 0.5 * cut); }
     }
 }
@@ -37,13 +35,11 @@ fn slope(v: f32) -> f32 {
     switch FUNCTION {
         case 0u: { return -1.0; }
         case 1u: { return exp(v); }
-        case 2u: { return 1.0 / v; }
-        case 3u: { let s = sigmoid(v); return s * (1.0 + v * (1.0 - s)); }
-        case 4u: { return 2.0 * v; }
-        case 5u: { return 0.5 / sqrt(v); }
-        case 6u: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
-        case 7u: { return select(0.0, 1.0, v > 0.0); }
-        case 9u: { return params.low; }
+        case 2u: { let s = sigmoid(v); return s * (1.0 + v * (1.0 - s)); }
+        case 3u: { return 2.0 * v; }
+        case 4u: { return select(0.0, 1.0, v >= params.low && v <= params.high); }
+        case 5u: { return select(0.0, 1.0, v > 0.0); }
+        case 7u: { return params.low; }
         default: { return clamp(v, params.low, params.high); }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use lapwing_env::{GAMES, Game, GameError, Scenario};
-use lapwing_model::{ChatTemplate, ModelDirectory, Tokenizer};
+use lapwing_model::{ModelDirectory, TextFiles, Tokenizer};
 use lapwing_play::config::PolicyConfig;
 use lapwing_play::prompt::Prompts;
 use lapwing_play::{AgentView, PromptWriter, ReplyForm, Turn, UnreadReason};
@@ -30,11 +30,11 @@ fn framing(scenario: &dyn Scenario, reply: ReplyForm) -> PromptWriter {
 
 #[test]
 fn prompts_read_so() {
-    let files = Files::open(None).unwrap();
+    let files = Files::open(None, None).unwrap();
     let tokenizer = files.tokenizer().unwrap();
     let base = || files.template().unwrap();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden/qwen2");
-    let qwen = || ChatTemplate::load(golden.as_ref()).unwrap();
+    let qwen = || TextFiles::trusted(golden.as_ref()).template().unwrap();
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
         let observation = scenario.start(1, 1).unwrap().observe(0).unwrap();
@@ -73,7 +73,7 @@ fn the_instructions_of_variants_and_probes_read_so() {
 /// Prompts of one game differ only at the end, so rollout and update can share the rest.
 #[test]
 fn the_rules_are_a_shared_prefix_of_tokens() {
-    let files = Files::open(None).unwrap();
+    let files = Files::open(None, None).unwrap();
     let tokenizer = files.tokenizer().unwrap();
     for kind in GAMES {
         let scenario = (kind.configure)(&serde_json::json!({})).unwrap();
@@ -175,7 +175,7 @@ fn free_text_is_handed_on_as_it_was_said() {
 
 #[test]
 fn only_words_can_be_constrained() {
-    let files = Files::open(None).unwrap();
+    let files = Files::open(None, None).unwrap();
     let tokenizer = files.tokenizer().unwrap();
     let policy = PolicyConfig {
         constrain: true,
@@ -204,7 +204,9 @@ fn only_words_can_be_constrained() {
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("eos_token_id", "no_token_id")).unwrap();
     let model = ModelDirectory::open(dir.path()).unwrap();
-    let endless = Tokenizer::load(dir.path(), model.config()).unwrap();
+    let endless = TextFiles::trusted(dir.path())
+        .tokenizer(model.config())
+        .unwrap();
     check(&*lake(), &endless).unwrap();
     insta::assert_snapshot!(check(&WordyLake::new(), &endless).unwrap_err(), @"key `policy.constrain`: found true, wanted false, because an action begins with another, and the model has no token that ends a reply (eos_token_id): --set policy.constrain=false");
 }

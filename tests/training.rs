@@ -73,13 +73,7 @@ fn steps(lines: &[String]) -> Vec<(StepMetrics, UpdateMetrics)> {
 }
 
 pub(crate) fn seats(count: u64) -> Vec<Seat> {
-    (0..count)
-        .map(|i| Seat {
-            scene: i,
-            luck: i,
-            reply: i,
-        })
-        .collect()
+    (0..count).map(Seat::of).collect()
 }
 
 fn without_times(line: &str) -> Value {

@@ -127,7 +127,7 @@ fn values(state: &[ParameterState]) -> Vec<NamedValues> {
 #[test]
 fn a_step_is_the_update_by_hand() {
     let mut state = state(small(&["train.max_grad_norm=1e9"]));
-    let reference = Files::open(None).unwrap();
+    let reference = Files::open(None, None).unwrap();
     let reference = reference.load_reference(&gpu()).unwrap();
     let TrainConfig {
         lr, beta, betas, ..
@@ -264,7 +264,10 @@ fn no_reference(weights: &str) {
     let without = || small(&["train.beta=0", weights]);
     let (mut free, mut held) = (state(without()), state(without()));
     assert!(free.learner.policy.reference.is_none());
-    let reference = Files::open(None).unwrap().load_reference(&gpu()).unwrap();
+    let reference = Files::open(None, None)
+        .unwrap()
+        .load_reference(&gpu())
+        .unwrap();
     held.learner.policy.reference = Some(Reference {
         model: reference,
         adapter: None::<Adapter>,

@@ -38,8 +38,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use options::{
-    DeclaredOption, DeclaredOptions, OptionRange, OptionsError, UnknownGame, described, refused,
-    suggestion, wrong,
+    DeclaredOption, DeclaredOptions, OptionRange, OptionsError, described, refused, suggestion,
+    wrong,
 };
 pub use picture::{Legend, Role};
 pub use planes::Planes;
@@ -276,7 +276,7 @@ pub static GAMES: &[Kind] = &[
 ///
 /// # Errors
 /// If there is none; the error lists all games and variants.
-pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
+pub fn find(name: &str) -> Result<&'static Kind, OptionsError> {
     let unknown = || {
         let mut known = Vec::new();
         for kind in GAMES {
@@ -284,7 +284,7 @@ pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
             known.extend(kind.variants.iter().map(|it| it.name.to_owned()));
         }
         let (near, all) = (suggestion(name, &known), known.join(", "));
-        UnknownGame(format!("unknown game `{name}`{near}; the games are {all}"))
+        OptionsError(format!("unknown game `{name}`{near}; the games are {all}"))
     };
     let kind = GAMES.iter().find(|kind| kind.name == name);
     kind.ok_or_else(unknown)
@@ -294,7 +294,7 @@ pub fn find(name: &str) -> Result<&'static Kind, UnknownGame> {
 ///
 /// # Errors
 /// If there is none; the error lists all games and variants.
-pub fn find_variant(name: &str) -> Result<(&'static Kind, Value), UnknownGame> {
+pub fn find_variant(name: &str) -> Result<(&'static Kind, Value), OptionsError> {
     for kind in GAMES {
         if let Some(variant) = kind.variants.iter().find(|variant| variant.name == name) {
             return Ok((kind, (variant.options)()));

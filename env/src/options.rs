@@ -7,15 +7,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Options that a game cannot be configured with. The text names the game and the option.
+/// Options that a game cannot be configured with, or the name of no game. The text names the game and the option, or all games
+/// and variants.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{0}")]
-pub struct OptionsError(String);
-
-/// No game or variant has this name. The text lists all games and variants.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[error("{0}")]
-pub struct UnknownGame(pub(crate) String);
+pub struct OptionsError(pub(crate) String);
 
 /// The range of a numeric option, or of each number of a list. One that ends with the largest number of its type has no
 /// upper limit, but excludes infinity.

@@ -1,6 +1,6 @@
 //! Chat templates and tokenizers against transformers.
 
-use lapwing_model::{ChatTemplate, Message, ModelConfig, Tokenizer};
+use lapwing_model::{ChatTemplate, Message, ModelConfig, TextFiles, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -9,8 +9,10 @@ use crate::support::*;
 fn conversations_render_and_encode_as_their_library_does() {
     for name in CHECKPOINTS {
         let dir = golden(name);
-        let template = ChatTemplate::load(&dir).unwrap();
-        let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
+        let template = TextFiles::trusted(&dir).template().unwrap();
+        let tokenizer = TextFiles::trusted(&dir)
+            .tokenizer(&ModelConfig::read(&dir).unwrap())
+            .unwrap();
         let cases = std::fs::read_to_string(dir.join("chat.json")).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
         assert!(!cases.is_empty());
@@ -27,12 +29,15 @@ fn conversations_render_and_encode_as_their_library_does() {
 #[test]
 fn text_comes_back_from_its_ids() {
     let dir = golden("qwen2");
-    let tokenizer = Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap()).unwrap();
+    let tokenizer = TextFiles::trusted(&dir)
+        .tokenizer(&ModelConfig::read(&dir).unwrap())
+        .unwrap();
     let ids = tokenizer
         .encode("<|im_start|>P _ O\n_ é ✓<|im_end|>")
         .unwrap();
     assert_eq!(tokenizer.decode(&ids).unwrap(), "P _ O\n_ é ✓");
-    assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap().unwrap());
+    let first = tokenizer.token(ids[0]).unwrap();
+    assert_eq!(first.as_deref(), Some("<|im_start|>"));
     let texts = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
         ids.iter()
             .map(|id| tokenizer.text_of(*id).unwrap())
@@ -51,7 +56,7 @@ fn text_comes_back_from_its_ids() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("tokenizer.json"), file.to_string()).unwrap();
     let config = ModelConfig::read(&dir).unwrap();
-    let tokenizer = Tokenizer::load(home.path(), &config).unwrap();
+    let tokenizer = TextFiles::trusted(home.path()).tokenizer(&config).unwrap();
     assert_eq!(texts(&tokenizer, &[1, 2, 3]), [" go", " ", "ing"]);
 }
 
@@ -59,7 +64,8 @@ fn text_comes_back_from_its_ids() {
 fn the_end_of_text_is_found_wherever_it_is_declared() {
     let stop_ids = |name: &str| {
         let dir = golden(name);
-        Tokenizer::load(&dir, &ModelConfig::read(&dir).unwrap())
+        TextFiles::trusted(&dir)
+            .tokenizer(&ModelConfig::read(&dir).unwrap())
             .unwrap()
             .stop_ids()
             .to_vec()
@@ -88,7 +94,7 @@ fn published_constructs_render_as_in_transformers() {
         let tokens = Value::Object(tokens.into_iter().collect());
         let config = home.path().join("tokenizer_config.json");
         std::fs::write(config, tokens.to_string()).unwrap();
-        let mut template = ChatTemplate::load(home.path()).unwrap();
+        let mut template = TextFiles::trusted(home.path()).template().unwrap();
         template.set(variables.into_iter().collect()).unwrap();
         let messages = case["messages"].as_array().unwrap();
         let prompted = case["add_generation_prompt"].as_bool().unwrap();

@@ -143,7 +143,7 @@ fn kept_results_give_the_log_probs_and_gradients_of_a_forward_pass_to_the_bit() 
 fn results_are_kept_of_all_tokens_or_of_none() {
     let model = load("llama");
     let kept = |arena: &KvArena, ids: &[u32]| {
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         tree.insert(ids);
         arena.kept(&tree.pack()).is_some()
     };

@@ -104,7 +104,7 @@ impl Bench {
 }
 
 fn tree() -> PackedTree {
-    let mut tree = TokenTree::new();
+    let mut tree = TokenTree::default();
     for ids in sequences() {
         tree.insert(&ids);
     }

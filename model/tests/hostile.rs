@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lapwing_model::{
-    ChatTemplate, GenerationRequest, KvArena, Model, ModelConfig, Precision, SamplingOptions,
-    StoredAdapter, Tokenizer,
+    GenerationRequest, KvArena, Model, ModelConfig, Precision, SamplingOptions, StoredAdapter,
+    TextFiles,
 };
 use lapwing_tensor::check;
 use lapwing_tensor::random::Random;
@@ -294,7 +294,8 @@ fn text_files_of_other_models_are_named() {
     let config = ModelConfig::read(copy.0.path()).unwrap();
     let mut small = config.clone();
     small.vocab = 100;
-    let foreign = Tokenizer::load(copy.0.path(), &small)
+    let foreign = TextFiles::trusted(copy.0.path())
+        .tokenizer(&small)
         .err()
         .unwrap()
         .to_string();
@@ -303,7 +304,8 @@ fn text_files_of_other_models_are_named() {
     ));
     let mut ends = config.clone();
     ends.eos = vec![383];
-    let foreign = Tokenizer::load(copy.0.path(), &ends)
+    let foreign = TextFiles::trusted(copy.0.path())
+        .tokenizer(&ends)
         .err()
         .unwrap()
         .to_string();
@@ -312,7 +314,8 @@ fn text_files_of_other_models_are_named() {
         "{foreign}"
     );
     fs::write(copy.path("tokenizer.json"), "{}").unwrap();
-    let empty = Tokenizer::load(copy.0.path(), &config)
+    let empty = TextFiles::trusted(copy.0.path())
+        .tokenizer(&config)
         .err()
         .unwrap()
         .to_string();
@@ -322,7 +325,8 @@ fn text_files_of_other_models_are_named() {
     let decoder = whole.find("\"decoder\"").unwrap();
     for end in [1, 100, decoder + 20, whole.len() / 2, whole.len() - 2] {
         fs::write(copy.path("tokenizer.json"), &whole[..end]).unwrap();
-        let cut = Tokenizer::load(copy.0.path(), &config)
+        let cut = TextFiles::trusted(copy.0.path())
+            .tokenizer(&config)
             .err()
             .unwrap()
             .to_string();
@@ -336,7 +340,7 @@ fn text_files_of_other_models_are_named() {
         let mut tokenizer: Value = serde_json::from_str(&whole).unwrap();
         tokenizer["normalizer"] = odd;
         fs::write(copy.path("tokenizer.json"), tokenizer.to_string()).unwrap();
-        let read = Tokenizer::load(copy.0.path(), &config);
+        let read = TextFiles::trusted(copy.0.path()).tokenizer(&config);
         let error = read
             .and_then(|t| t.encode("hello"))
             .unwrap_err()
@@ -352,7 +356,7 @@ fn text_files_of_other_models_are_named() {
     ] {
         tokenizer["model"]["dropout"] = dropout;
         fs::write(copy.path("tokenizer.json"), tokenizer.to_string()).unwrap();
-        let read = Tokenizer::load(copy.0.path(), &config);
+        let read = TextFiles::trusted(copy.0.path()).tokenizer(&config);
         let told = read
             .err()
             .map(|error| error.to_string())
@@ -361,7 +365,9 @@ fn text_files_of_other_models_are_named() {
         assert_eq!(told.contains(wanted), refused, "{told}");
     }
     fs::write(copy.path("tokenizer.json"), &whole).unwrap();
-    let tokenizer = Tokenizer::load(copy.0.path(), &config).unwrap();
+    let tokenizer = TextFiles::trusted(copy.0.path())
+        .tokenizer(&config)
+        .unwrap();
     let long = "go ".repeat((4 << 20) / 3 + 1);
     let error = tokenizer.encode(&long).unwrap_err().to_string();
     assert!(
@@ -369,13 +375,21 @@ fn text_files_of_other_models_are_named() {
         "{error}"
     );
     fs::write(copy.path("chat_template.jinja"), "{% for %}").unwrap();
-    let broken = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
+    let broken = TextFiles::trusted(copy.0.path())
+        .template()
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         broken.contains("chat_template.jinja: chat template: line 1: syntax error"),
         "{broken}"
     );
     fs::remove_file(copy.path("chat_template.jinja")).unwrap();
-    let none = ChatTemplate::load(copy.0.path()).err().unwrap().to_string();
+    let none = TextFiles::trusted(copy.0.path())
+        .template()
+        .err()
+        .unwrap()
+        .to_string();
     assert!(none.contains("no chat template"), "{none}");
 }
 

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use lapwing_model::{Hub, HubSnapshot, ModelConfig, ModelDirectory, Repository, Tokenizer};
+use lapwing_model::{Hub, HubSnapshot, ModelConfig, ModelDirectory, Repository, TextFiles};
 use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -230,7 +230,9 @@ fn a_model_is_downloaded_once_without_other_files() {
         assert!(told.iter().all(|(_, t)| *t == total) && told.is_sorted());
 
         let checkpoint = ModelDirectory::open(&snapshot.path).unwrap();
-        Tokenizer::load(&snapshot.path, checkpoint.config()).unwrap();
+        TextFiles::trusted(&snapshot.path)
+            .tokenizer(checkpoint.config())
+            .unwrap();
         // In the layout of Hugging Face's libraries.
         let repository = home.path().join("models--owner--name");
         assert_eq!(

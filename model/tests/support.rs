@@ -132,7 +132,7 @@ pub fn replies_of(
 
 /// Packs sequences without their last tokens, and lists for every later token the packed row that predicts it.
 pub fn pack(sequences: &[Vec<u32>]) -> (PackedTree, Vec<Vec<u32>>) {
-    let mut tree = TokenTree::new();
+    let mut tree = TokenTree::default();
     let nodes: Vec<_> = sequences
         .iter()
         .map(|s| tree.insert(&s[..s.len() - 1]))

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 use std::thread;
 
-use lapwing_model::{ChatTemplate, Message};
+use lapwing_model::{Message, TextFiles};
 use lapwing_model_fuzz::Home;
 
 static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("qwen2"));
@@ -16,7 +16,7 @@ const STACK: usize = 256 << 20;
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     HOME.write("chat_template.jinja", bytes);
     let render = || {
-        if let Ok(template) = ChatTemplate::load(HOME.path()) {
+        if let Ok(template) = TextFiles::trusted(HOME.path()).template() {
             let messages = [Message::new("system", "rules"), Message::new("user", "P _ é")];
             let _ = template.render(&messages, true);
         }

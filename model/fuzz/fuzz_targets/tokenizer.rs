@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use lapwing_model::{ModelConfig, Tokenizer};
+use lapwing_model::{ModelConfig, TextFiles};
 use lapwing_model_fuzz::{Home, pass_caught_panics};
 
 static HOME: LazyLock<Home> = LazyLock::new(|| Home::of("qwen2"));
@@ -14,7 +14,7 @@ static MODEL: LazyLock<ModelConfig> =
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     pass_caught_panics();
     HOME.write("tokenizer.json", bytes);
-    if let Ok(tokenizer) = Tokenizer::load(HOME.path(), &MODEL)
+    if let Ok(tokenizer) = TextFiles::trusted(HOME.path()).tokenizer(&MODEL)
         && let Ok(ids) = tokenizer.encode_plain("<|im_start|>P _ é\n")
     {
         let _ = tokenizer.decode(&ids);

@@ -27,7 +27,7 @@ impl ArenaLayout {
             spare: 0,
         };
         ArenaLayout {
-            trie: Trie::new(),
+            trie: Trie::default(),
             rows: vec![root],
             used: 0,
         }

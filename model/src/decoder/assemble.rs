@@ -14,9 +14,9 @@ impl Model {
     /// If a tensor is missing from `parameters`.
     pub fn over(gpu: &Gpu, config: ModelConfig, parameters: &Parameters) -> Model {
         let wanted = config.tensors();
-        let model = assemble(gpu, config, &mut FromParameters(parameters));
+        let model = assemble(gpu, config, &mut { parameters });
         let mut model = model.expect("parameters in memory cannot fail to load");
-        model.report.parameters = count_numbers(&wanted);
+        model.report.parameters = model.config().numbers();
         model.report.matrices[0] = wanted.iter().filter(|(_, shape)| shape.len() == 2).count();
         model
     }
@@ -50,11 +50,6 @@ impl Model {
         };
         named.map(read).collect()
     }
-}
-
-pub(crate) fn count_numbers(tensors: &[(String, Vec<usize>)]) -> u64 {
-    let size = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
-    tensors.iter().map(size).sum()
 }
 
 /// A source of a model's tensors.
@@ -147,14 +142,12 @@ fn together(layers: &mut [Affine]) {
     }
 }
 
-struct FromParameters<'a>(&'a Parameters);
-
-impl WeightSource for FromParameters<'_> {
+impl WeightSource for &Parameters {
     fn matrix(&mut self, name: &str, _: (usize, usize)) -> Result<Matrix, ModelError> {
-        Ok(Matrix::Trained(self.0.get(name)))
+        Ok(Matrix::Trained(self.get(name)))
     }
 
     fn vector(&mut self, name: &str, _: usize) -> Result<Tensor, ModelError> {
-        Ok(self.0.get(name))
+        Ok(self.get(name))
     }
 }

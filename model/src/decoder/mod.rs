@@ -13,7 +13,7 @@ mod transformer;
 mod trie;
 
 pub use arena::KvArena;
-pub(crate) use assemble::{WeightSource, assemble, count_numbers};
+pub(crate) use assemble::{WeightSource, assemble};
 pub use initial_weights::initial_weights;
 pub use linear_layers::Linear;
 pub(crate) use model_config::{EMBEDDING, HEAD};

@@ -125,6 +125,12 @@ impl ModelConfig {
         }
     }
 
+    /// Returns the number of all values in [`ModelConfig::tensors`].
+    pub fn numbers(&self) -> u64 {
+        let size = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
+        self.tensors().iter().map(size).sum()
+    }
+
     /// Returns the name, in Hugging Face's spelling, and the shape of every tensor of a checkpoint.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let table = vec![self.vocab, self.width];

@@ -8,16 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::trie::{ROOT, TokenNode, Trie};
 
 /// A tree of sequences in which equal prefixes are merged.
+#[derive(Default)]
 pub struct TokenTree {
     trie: Trie,
 }
 
 impl TokenTree {
-    /// Creates an empty tree.
-    pub fn new() -> TokenTree {
-        TokenTree { trie: Trie::new() }
-    }
-
     /// Adds a sequence and returns the node of its last token; equal sequences get equal nodes.
     ///
     /// # Panics
@@ -75,12 +71,6 @@ impl TokenTree {
     }
 }
 
-impl Default for TokenTree {
-    fn default() -> TokenTree {
-        TokenTree::new()
-    }
-}
-
 /// A token tree as flat arrays with one entry per token.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PackedTree {
@@ -132,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_fork_is_packed_depth_first() {
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         let left = tree.insert(&[7, 1, 2]);
         let right = tree.insert(&[7, 3]);
         let longer = tree.insert(&[7, 1, 2, 4]);
@@ -147,7 +137,7 @@ mod tests {
 
     #[test]
     fn equal_sequences_share_their_node() {
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         assert_eq!(tree.insert(&[1, 2]), tree.insert(&[1, 2]));
         assert_eq!(tree.len(), 2);
     }
@@ -167,7 +157,7 @@ mod tests {
         #[test]
         fn what_the_last_token_sees_is_its_own_sequence(seed: u64, count in 1usize..30, longest in 1usize..12) {
             let sequences = sequences(seed, count, longest);
-            let mut tree = TokenTree::new();
+            let mut tree = TokenTree::default();
             let nodes: Vec<TokenNode> = sequences.iter().map(|s| tree.insert(s)).collect();
             let packed = tree.pack();
             for (sequence, &node) in sequences.iter().zip(&nodes) {
@@ -185,7 +175,7 @@ mod tests {
         #[test]
         fn every_distinct_prefix_is_one_token(seed: u64, count in 1usize..30, longest in 1usize..12) {
             let sequences = sequences(seed, count, longest);
-            let mut tree = TokenTree::new();
+            let mut tree = TokenTree::default();
             let mut prefixes = HashSet::new();
             for sequence in &sequences {
                 tree.insert(sequence);

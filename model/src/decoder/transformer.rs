@@ -73,7 +73,7 @@ impl Tokens {
 
     /// Uploads one sequence.
     pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         tree.insert(ids);
         Tokens::new(gpu, &tree.pack())
     }

@@ -36,8 +36,8 @@ pub(crate) struct TrieEntry {
     first: TokenNode,
 }
 
-impl Trie {
-    pub(crate) fn new() -> Trie {
+impl Default for Trie {
+    fn default() -> Trie {
         let root = TrieEntry {
             id: 0,
             parent: ROOT,
@@ -49,7 +49,9 @@ impl Trie {
             others: HashMap::new(),
         }
     }
+}
 
+impl Trie {
     /// Returns all nodes, beginning with the root.
     pub(crate) fn nodes(&self) -> &[TrieEntry] {
         &self.nodes

@@ -12,7 +12,7 @@ use super::disk;
 use super::gguf::{self, Gguf, is_gguf};
 use super::weight_files::{Encoding, WeightFiles};
 use crate::decoder::{EMBEDDING, HEAD};
-use crate::decoder::{WeightSource, assemble, count_numbers};
+use crate::decoder::{WeightSource, assemble};
 use crate::text::gguf_text;
 use crate::{LoadReport, Model, ModelConfig, ModelError, Precision, StoredAdapter};
 
@@ -142,7 +142,7 @@ impl ModelDirectory {
     ) -> Result<Model, ModelError> {
         let wanted = self.config.tensors();
         let report = LoadReport {
-            parameters: count_numbers(&wanted),
+            parameters: self.config.numbers(),
             ignored: self.ignored(&wanted),
             ..LoadReport::default()
         };
@@ -171,7 +171,7 @@ impl ModelDirectory {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Model, Parameters), ModelError> {
         let wanted = self.config.tensors();
-        let (mut tensors, mut done, total) = (Vec::new(), 0, count_numbers(&wanted));
+        let (mut tensors, mut done, total) = (Vec::new(), 0, self.config.numbers());
         for (name, shape) in &wanted {
             let values = self.weights.read(name, shape)?;
             done += values.len() as u64;

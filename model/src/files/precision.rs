@@ -1,11 +1,10 @@
 //! The precision of a model's weights on the device.
 
 /// The precision of matrices on the device. Vectors (norms, biases) are always f32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// As stored, except that a bf16 matrix becomes f16 if f16 is as precise for it: no value is too large for f16, and no row
     /// consists of values so small that f16 has fewer bits.
-    #[default]
     Auto,
     /// As stored, bit for bit.
     Stored,

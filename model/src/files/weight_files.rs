@@ -117,7 +117,7 @@ impl WeightFiles {
     /// Takes the tensors of a GGUF model under the names of a config.
     pub(crate) fn of_gguf(gguf: Gguf, config: &ModelConfig) -> WeightFiles {
         let mut weights = WeightFiles::new(&gguf.path);
-        let mut rest = gguf.tensors;
+        let mut rest = gguf.header.tensors;
         for (name, _) in config.tensors() {
             if let Some(tensor) = rest.remove(&gguf::tensor_name(&name)) {
                 let stored = StoredTensor {

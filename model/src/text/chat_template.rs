@@ -1,6 +1,6 @@
 //! The chat template of a model: renders a conversation as the text that the model was trained on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -46,17 +46,6 @@ const RESERVED: [&str; 4] = [
 ];
 
 impl ChatTemplate {
-    /// Reads `chat_template.jinja`, or else the template in `tokenizer_config.json`, and runs it in this process. The length
-    /// of its source and output and the number of its steps are limited. Its memory, its time and its depth are not: a
-    /// template from an untrusted source can end the process. [`TextFiles::untrusted`](crate::TextFiles::untrusted) runs
-    /// such templates in a sandbox.
-    ///
-    /// # Errors
-    /// There is no template, or it cannot be parsed.
-    pub fn load(dir: &Path) -> Result<ChatTemplate, ModelError> {
-        TextFiles::trusted(dir).template()
-    }
-
     pub(super) fn of(files: &TextFiles) -> Result<ChatTemplate, ModelError> {
         let request = TextRequest::Template;
         let (file, variables): (String, _) = files.runner.ask(&files.dir, request)?;
@@ -115,7 +104,7 @@ mod tests {
     fn template(source: &str) -> Result<ChatTemplate, ModelError> {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("chat_template.jinja"), source).unwrap();
-        ChatTemplate::load(home.path())
+        TextFiles::trusted(home.path()).template()
     }
 
     fn render(source: &str) -> Result<String, String> {

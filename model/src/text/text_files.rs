@@ -36,7 +36,8 @@ impl TextFiles {
         })
     }
 
-    /// Opens files that the caller trusts. They run in this process.
+    /// Opens files that the caller trusts. They run in this process, which a hostile file can end: the memory that a tokenizer
+    /// takes is not limited, nor are the memory, the time and the depth of a template.
     pub fn trusted(dir: &Path) -> TextFiles {
         let dir = dir.to_owned();
         let server = Box::new(Mutex::new(TextServer::new(dir.clone())));
@@ -44,18 +45,20 @@ impl TextFiles {
         TextFiles { dir, runner }
     }
 
-    /// Reads the tokenizer.
+    /// Reads `tokenizer.json` and the end-of-text token of `tokenizer_config.json`. Texts of more than 4 MiB are refused.
     ///
     /// # Errors
-    /// See [`Tokenizer::load`].
+    /// The file cannot be read, the tokenizer belongs to another model (it has ids outside of the model's vocabulary), or it
+    /// encodes at random.
     pub fn tokenizer(&self, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         Tokenizer::of(self, config)
     }
 
-    /// Reads the chat template.
+    /// Reads `chat_template.jinja`, or else the template in `tokenizer_config.json`. The length of its source and output and
+    /// the number of its steps are limited.
     ///
     /// # Errors
-    /// See [`ChatTemplate::load`].
+    /// There is no template, or it cannot be parsed.
     pub fn template(&self) -> Result<ChatTemplate, ModelError> {
         ChatTemplate::of(self)
     }

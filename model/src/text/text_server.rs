@@ -23,8 +23,6 @@ pub(super) enum TextRequest {
     Encode { text: String, add_special: bool },
     /// Decodes ids: the text.
     Decode(Vec<u32>),
-    /// Looks up a token: its id, if there is one.
-    Id(String),
     /// Looks up an id: the token, if there is one.
     Token(u32),
 }
@@ -100,7 +98,6 @@ impl TextServer {
                 json!(self.codec().encode(&text, add_special)?)
             }
             TextRequest::Decode(ids) => json!(self.codec().decode(&ids)?),
-            TextRequest::Id(token) => json!(self.codec().inner.token_to_id(&token)),
             TextRequest::Token(id) => json!(self.codec().inner.id_to_token(id)),
         })
     }

@@ -1,6 +1,6 @@
 //! The tokenizer of a model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -19,17 +19,6 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` and the end-of-text token of `tokenizer_config.json`, and runs the tokenizer in this process.
-    /// Texts of more than 4 MiB are refused, but the memory that a normaliser takes is not limited:
-    /// [`TextFiles::untrusted`](crate::TextFiles::untrusted) runs tokenizers in a sandbox.
-    ///
-    /// # Errors
-    /// The file cannot be read, the tokenizer belongs to another model (it has ids outside of the model's vocabulary), or it
-    /// encodes at random.
-    pub fn load(dir: &Path, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
-        TextFiles::trusted(dir).tokenizer(config)
-    }
-
     pub(super) fn of(files: &TextFiles, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
         let (vocab, eos) = (config.vocab, config.eos.clone());
         let path = file_of_model(&files.dir, "tokenizer.json");
@@ -78,14 +67,6 @@ impl Tokenizer {
     /// The ids that end a reply: those of `config.json`, `generation_config.json` and `tokenizer_config.json`, sorted.
     pub fn stop_ids(&self) -> &[u32] {
         &self.stop_ids
-    }
-
-    /// Returns the id of a token, if there is such a token.
-    ///
-    /// # Errors
-    /// The sandbox ended.
-    pub fn id(&self, token: &str) -> Result<Option<u32>, ModelError> {
-        self.ask(TextRequest::Id(token.to_owned()))
     }
 
     /// Returns the tokenizer's spelling of a token, if there is a token of this id.

@@ -8,8 +8,8 @@ use crate::ops::rl::{Kl, LmHead, LogProbs, LossToken, VocabularyCut};
 use crate::ops::{AdamW, Lora, Matrix, Muon, NamedValues, Parameters, WeightFormat};
 use crate::{GpuError, Gradients, Indices, Tensor, Visibility};
 
-/// A few roundings of 6e-8; exp and log of lavapipe have an error of about 1e-6. `log` cancels near 1, so the bound is
-/// relative to the largest result, or to 0.1 if there are few.
+/// A few roundings of 6e-8; exp of lavapipe has an error of about 1e-6. The bound is relative to the largest result, or to 0.1
+/// if that is smaller.
 pub(crate) const UNARY: Tolerance = Tolerance {
     value: 3e-6,
     gradient: 1e-5,

@@ -58,7 +58,7 @@ fn constants(shader: &str, entry: &str, sizes: &[u32], sharing: &[u32]) -> Vec<C
     // On a processor and on a GPU.
     let groups = [8, 64];
     match (shader, entry) {
-        ("unary", _) => each("FUNCTION", &numbers(10)),
+        ("unary", _) => each("FUNCTION", &numbers(8)),
         ("binary", _) => each("FUNCTION", &numbers(7)),
         ("embedding", "gather") => each("FORMAT", &numbers(6)),
         ("norm", "weight_backward") => each("CENTERED", &numbers(2)),

@@ -202,12 +202,7 @@ impl Tensor {
         // The results are bound at once.
         let fits = 4 * Parts::room(self.rows(), &columns) as u64 <= self.gpu().caps().max_binding;
         let Some(stack) = Stack::new(self, &layers).filter(|_| fits) else {
-            return layers.map(|layer| {
-                let LinearLayer {
-                    weight, bias, lora, ..
-                } = layer;
-                self.linear(weight, bias, lora, layer.residual)
-            });
+            return layers.map(|l| self.linear(l.weight, l.bias, l.lora, l.residual));
         };
         let low = stack.low();
         let ys = Parts::new(self, &columns);

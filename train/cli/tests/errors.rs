@@ -385,7 +385,6 @@ table! {
         "a missing directory of runs", nothing, "runs lakes";
         "a run and another adapter", new_run, "score run --adapter adapter --text a";
         "a missing run to watch", nothing, "watch runs/lake";
-        "a directory of runs, of which none is in progress", runs, "watch runs";
         "a missing run to export", nothing, "export runs/lake --format csv";
         "a value learner without weights", nothing, "eval frozen-lake-pqn";
         "no format", new_run, "export run";
@@ -396,7 +395,9 @@ table! {
         "a file that is not TOML", mine!("seeds"), "sweep mine.toml";
         "an unknown key", mine!("seed = 1"), "sweep mine.toml";
         "a config in place of a sweep file", mine!("[train]\nsteps = 3"), "sweep mine.toml";
+        "a sweep file in place of a config", mine!("seeds = 2"), "train mine.toml";
         "no seeds", mine!("seeds = 0"), "sweep mine.toml";
+        "a seed in a setting", mine!("[set]\ntrain.seed = 3"), "sweep mine.toml";
         "a seed twice", mine!("seeds = [1, 1]"), "sweep mine.toml";
         "an unknown base", mine!(r#"base = "lake""#), "sweep mine.toml";
         "a setting with a missing model", mine!("[settings.other]\nmodel.dir = \"no/such/model\""), "sweep mine.toml";

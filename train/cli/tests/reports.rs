@@ -49,6 +49,10 @@ fn a_run_is_watched_reported_and_exported() {
         assert!(picture.out.contains(line), "{}", picture.out);
     }
     assert!(!picture.out.contains('\x1b'), "{}", picture.out);
+    // The last run that was started.
+    let last = run(home, "watch . --once");
+    assert_eq!(last.err, "note: follows ./a\n");
+    assert_eq!(last.out.lines().nth(1), Some("done: 2 steps"));
 
     let told = |ended: Ended| {
         assert_eq!((ended.code, ended.err.as_str()), (0, ""));

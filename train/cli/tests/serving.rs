@@ -231,7 +231,7 @@ fn text(answer: &Value) -> &str {
 
 #[test]
 fn responses_are_those_of_openais_api() {
-    let server = TestServer::start("");
+    let mut server = TestServer::start("");
     let ready = server
         .told
         .iter()
@@ -244,6 +244,9 @@ fn responses_are_those_of_openais_api() {
     );
 
     let list = server.get("/v1/models").right();
+    let mut log = String::new();
+    server.stderr.read_line(&mut log).unwrap();
+    assert!(log.starts_with("GET /v1/models 200, 0."), "{log}");
     assert_eq!(list["object"], "list");
     assert_eq!(list["data"][0]["id"], "lapwing-base-2");
     assert_eq!(

@@ -274,7 +274,7 @@ pub fn pack(
     let mut batches = Vec::new();
     let mut rest = &turns[..];
     while !rest.is_empty() {
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         let mut leaves = Vec::new();
         for &turn in rest {
             let Sampled { prompt, ids, .. } = reply(turn);

@@ -47,7 +47,9 @@ pub(crate) fn add_states(
     groups: &[Group],
     compare: &Compare<'_>,
 ) {
-    let of_states = within_states(groups, |episodes| all_to_go(credit, episodes), compare);
+    let to_go = |episode: &Episode| returns_to_go(episode, credit.gamma);
+    let of_group = |episodes: &[Episode]| episodes.iter().map(to_go).collect();
+    let of_states = within_states(groups, of_group, compare);
     let all = advantages.iter_mut().flatten().flatten();
     for (advantage, of_state) in all.zip(of_states.into_iter().flatten().flatten()) {
         *advantage += credit.omega * of_state;
@@ -86,12 +88,6 @@ fn within_states(
         }
     }
     advantages
-}
-
-/// Returns R_t of each turn.
-fn all_to_go(credit: &CreditConfig, episodes: &[Episode]) -> Vec<Vec<Return>> {
-    let to_go = |episode| returns_to_go(episode, credit.gamma);
-    episodes.iter().map(to_go).collect()
 }
 
 /// Returns Q(s_t, a_t) of each turn: the return of its action if the best known actions follow.

@@ -183,7 +183,7 @@ impl States {
         progress.phase("values", prompts.len(), "states");
         let mut done = 0;
         while done < prompts.len() {
-            let (mut tree, mut leaves) = (TokenTree::new(), Vec::new());
+            let (mut tree, mut leaves) = (TokenTree::default(), Vec::new());
             for prompt in &prompts[done..] {
                 if !leaves.is_empty() && tree.len() + prompt.len() > limit {
                     break;

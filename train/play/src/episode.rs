@@ -132,11 +132,4 @@ impl Episode {
         let turns = self.turns.iter();
         turns.filter(|turn| turn.unread == Some(why)).count()
     }
-
-    /// Returns the number of tokens of separate sequences: a prompt and a reply for every turn.
-    pub fn tokens(&self) -> usize {
-        self.sampled()
-            .map(|reply| reply.prompt.len() + reply.ids.len())
-            .sum()
-    }
 }

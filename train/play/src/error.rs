@@ -1,6 +1,6 @@
 //! Errors of play. Each text names the thing and, where there is one, the fix.
 
-use lapwing_env::{GameError, OptionsError, UnknownGame};
+use lapwing_env::{GameError, OptionsError};
 use lapwing_model::ModelError;
 use lapwing_tensor::GpuError;
 
@@ -63,10 +63,7 @@ pub enum SettingError {
         /// The range.
         wanted: String,
     },
-    /// There is no such game.
-    #[error(transparent)]
-    Game(#[from] UnknownGame),
-    /// The game does not have such an option.
+    /// There is no such game, or it does not have such an option.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }

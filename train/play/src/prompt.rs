@@ -170,8 +170,9 @@ mod tests {
             ..PolicyConfig::default()
         };
         let framing = PromptWriter::new(&*lake, &policy).unwrap();
-        let tokenizer = Tokenizer::load(tokenizer, config.config()).unwrap();
-        let template = lapwing_model::TextFiles::trusted(dir).template().unwrap();
+        let [text, other] = [dir, tokenizer].map(lapwing_model::TextFiles::trusted);
+        let tokenizer = other.tokenizer(config.config()).unwrap();
+        let template = text.template().unwrap();
         Prompts::new(framing, tokenizer, template)
     }
 

@@ -31,6 +31,17 @@ pub struct Seat {
     pub reply: u64,
 }
 
+impl Seat {
+    /// Returns a game whose three seeds are this one.
+    pub fn of(seed: u64) -> Seat {
+        Seat {
+            scene: seed,
+            luck: seed,
+            reply: seed,
+        }
+    }
+}
+
 type FailedSeat = (usize, GameError);
 
 impl Referee {

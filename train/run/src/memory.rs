@@ -248,7 +248,9 @@ fn plan(
     let fitting = smaller
         .filter(|&tokens| tokens >= demand.longest)
         .find(|&tokens| fits(&with(true, tokens, episode)));
-    let suffices = |bytes: u64| least.total() - least.weights + bytes <= least.allowed();
+    // With the smallest batch, which the next error then names.
+    let smallest = with(true, tokens.min(demand.longest), episode);
+    let suffices = |bytes: u64| smallest.total() - smallest.weights + bytes <= least.allowed();
     let mut rounded = ["q8", "q4"].into_iter().zip(rounded);
     let smaller = match rounded.find(|(_, bytes)| !demand.whole && suffices(*bytes)) {
         Some((format, _)) => {
@@ -293,7 +295,7 @@ pub(crate) fn demand(
     let reference = trains && config.train.beta > 0.0;
     let (trained, used) = match (trains, stored) {
         (false, _) => (0, numbers),
-        (true, _) if whole => (all_numbers(checkpoint.config()), 0),
+        (true, _) if whole => (checkpoint.config().numbers(), 0),
         (true, Some(_)) if reference => (numbers, numbers),
         (true, Some(_)) => (numbers, 0),
         // After a warm-up the reference has an adapter, too.
@@ -347,11 +349,6 @@ pub(crate) fn demand(
     })
 }
 
-fn all_numbers(model: &Model) -> u64 {
-    let numbers = |(_, shape): &(String, Vec<usize>)| shape.iter().product::<usize>() as u64;
-    model.tensors().iter().map(numbers).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -369,7 +366,7 @@ mod tests {
             kv_heads: 2,
             mlp_width: 11_008,
         });
-        let numbers = all_numbers(&model);
+        let numbers = model.numbers();
         (model, [2 * numbers, numbers / 8 * 9, numbers / 8 * 5])
     }
 
@@ -429,7 +426,7 @@ mod tests {
         let cure = "; round the weights with --quantise q8, or use a smaller model";
         assert!(error.ends_with(cure), "{error}");
         let rounded = [weights[1]; 3];
-        assert!(plan(tiny, &model, rounded, &demand(8192)).is_ok());
+        assert!(plan(tiny, &model, rounded, &demand(512)).is_ok());
         let error = plan(tiny, &model, [weights[0]; 3], &demand(8192)).unwrap_err();
         assert!(error.0.ends_with("; use a smaller model"), "{error}");
     }
@@ -459,7 +456,7 @@ mod tests {
             kv_heads: 2,
             mlp_width: 4864,
         });
-        let numbers = all_numbers(&model);
+        let numbers = model.numbers();
         let whole = |frozen: bool| MemoryDemand {
             trained: numbers,
             whole: true,

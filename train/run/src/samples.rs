@@ -37,7 +37,7 @@ pub(crate) fn of_evaluation(
 ///
 /// # Errors
 /// If a template fails.
-pub fn of_step(
+pub(crate) fn of_step(
     learner: &impl Learner,
     step: usize,
     groups: &[Group],

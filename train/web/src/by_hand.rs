@@ -98,11 +98,7 @@ impl ByHand {
     pub fn new(state: State, seed: u64, human: Vec<usize>) -> ByHand {
         ByHand {
             state,
-            seat: Seat {
-                scene: seed,
-                luck: seed,
-                reply: seed,
-            },
+            seat: Seat::of(seed),
             human,
             replies: BTreeMap::new(),
             turns: 0,

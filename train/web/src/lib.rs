@@ -85,9 +85,5 @@ mod browser {
             let (phase, total, unit) = *self.0.borrow();
             lapwing_progress(phase, done, total, unit);
         }
-
-        fn line(&self, _: &str) {}
-
-        fn note(&self, _: &str) {}
     }
 }

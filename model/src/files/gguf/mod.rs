@@ -48,17 +48,11 @@ pub fn file_of_model(model: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// The header of a file.
+/// A file whose header is read.
 pub(crate) struct Gguf {
     pub(crate) path: PathBuf,
     pub(crate) map: FileBytes,
-    /// Metadata of one value.
-    fields: Map<String, Value>,
-    /// Metadata of several values.
-    arrays: BTreeMap<String, GgufArray>,
-    /// All metadata as stored, each with its type.
-    stored: Vec<(String, u32, Range<usize>)>,
-    pub(crate) tensors: BTreeMap<String, GgufTensor>,
+    pub(crate) header: GgufHeader,
 }
 
 struct GgufArray {
@@ -96,19 +90,11 @@ impl Gguf {
         if length == 0 {
             return Err(wrong("empty, not a GGUF file".to_owned()));
         }
-        let GgufHeader {
-            fields,
-            arrays,
-            stored,
-            tensors,
-        } = GgufHeader::read(&map, length).map_err(wrong)?;
+        let header = GgufHeader::read(&map, length).map_err(wrong)?;
         Ok(Gguf {
             path: path.to_owned(),
             map,
-            fields,
-            arrays,
-            stored,
-            tensors,
+            header,
         })
     }
 
@@ -116,13 +102,13 @@ impl Gguf {
     pub(crate) fn stored_fields(&self) -> impl Iterator<Item = (String, GgufValue)> {
         let value =
             |kind: &u32, bytes: &Range<usize>| GgufValue(*kind, self.map[bytes.clone()].into());
-        let fields = self.stored.iter();
+        let fields = self.header.stored.iter();
         fields.map(move |(name, kind, bytes)| (name.clone(), value(kind, bytes)))
     }
 
     /// Returns the metadata of one value.
     pub(crate) fn fields(&self) -> JsonFields<'_> {
-        JsonFields::new(&self.path, &self.fields)
+        JsonFields::new(&self.path, &self.header.fields)
     }
 
     /// Returns the texts of an array of at most `most`.
@@ -135,7 +121,7 @@ impl Gguf {
 
     /// Returns the integers of an array of at most `most`; `None` if there is no such array.
     pub(crate) fn numbers(&self, name: &str, most: usize) -> Result<Option<Vec<i32>>, ModelError> {
-        if !self.arrays.contains_key(name) {
+        if !self.header.arrays.contains_key(name) {
             return Ok(None);
         }
         let (rest, array) = self.array(name, INT, "32-bit integers", most)?;
@@ -151,7 +137,7 @@ impl Gguf {
         most: usize,
     ) -> Result<(Reader<'_>, &GgufArray), ModelError> {
         let wrong = |problem: String| ModelError::field(&self.path, name, problem);
-        let array = self.arrays.get(name);
+        let array = self.header.arrays.get(name);
         let array = array.ok_or_else(|| wrong("missing, or not an array".to_owned()))?;
         if array.kind != kind {
             return Err(wrong(format!("not an array of {what}")));
@@ -169,11 +155,14 @@ impl Gguf {
 
 /// What is read before the values of the tensors.
 #[derive(Default)]
-struct GgufHeader {
+pub(crate) struct GgufHeader {
+    /// Metadata of one value.
     fields: Map<String, Value>,
+    /// Metadata of several values.
     arrays: BTreeMap<String, GgufArray>,
+    /// All metadata as stored, each with its type.
     stored: Vec<(String, u32, Range<usize>)>,
-    tensors: BTreeMap<String, GgufTensor>,
+    pub(crate) tensors: BTreeMap<String, GgufTensor>,
 }
 
 impl GgufHeader {

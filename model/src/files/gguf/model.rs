@@ -51,8 +51,8 @@ pub(crate) fn read_config(gguf: &Gguf) -> Result<ModelConfig, ModelError> {
             return Err(fields.wrong(&key(field), problem));
         }
     }
-    let has = |tensor: &str| gguf.tensors.contains_key(tensor);
-    let table = gguf.tensors.get("token_embd.weight");
+    let has = |tensor: &str| gguf.header.tensors.contains_key(tensor);
+    let table = gguf.header.tensors.get("token_embd.weight");
     let vocab = table.and_then(|table| table.shape.first()).copied();
     let vocab = vocab.filter(|rows| (1..=MOST_TOKENS).contains(rows));
     let vocab = vocab.ok_or_else(|| {
@@ -157,7 +157,7 @@ fn read_rope(gguf: &Gguf, architecture: &str, head_size: usize) -> Result<Rope, 
             return Err(fields.wrong(&key("scaling.type"), problem));
         }
     }
-    if let Some(tensor) = gguf.tensors.get(DIVISORS) {
+    if let Some(tensor) = gguf.header.tensors.get(DIVISORS) {
         let wrong = |problem: &str| ModelError::tensor(&gguf.path, DIVISORS, problem);
         if tensor.shape != [head_size / 2] {
             return Err(wrong("not one number for each pair of a head"));

@@ -538,7 +538,7 @@ fn an_adapter_for_llama_cpp_changes_the_same_weights() {
         let (mut before, mut after) = (read(&model), read(&merged));
         let own = tensor_name(&name);
         let values = |side: &str| {
-            let tensor = file.tensors.get(&format!("{own}.lora_{side}"))?;
+            let tensor = file.header.tensors.get(&format!("{own}.lora_{side}"))?;
             Some((
                 tensor.shape.clone(),
                 tensor.format.to_f32(&file.map[tensor.bytes.clone()]),

@@ -10,7 +10,7 @@ use lapwing_train::{Config, ConfigError, Error};
 
 use crate::{out, records};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ConfigArgs {
     /// A preset, a game, a config file that ends in .toml, or a run directory. Presets: frozen-lake,
     /// frozen-lake-slippery, frozen-lake-large, snake, snake-imitation; for a --model: frozen-lake-small, snake-small,

@@ -88,7 +88,7 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Start an OpenAI-compatible HTTP server
     Serve(ServeArgs),
-    /// Merge an adapter into the weights of its model, or convert a model to GGUF
+    /// Merge an adapter into its model, or convert a model to GGUF
     Merge(MergeArgs),
     /// Make a small base model, or an adapter that imitates recorded episodes
     Pretrain(PretrainArgs),
@@ -218,7 +218,7 @@ pub struct SweepArgs {
 }
 
 /// A model outside of any game.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ModelArgs {
     /// Use the trained model of this run directory: its best adapter, or its best model if all weights were trained
     #[arg(value_name = "RUN")]
@@ -236,19 +236,6 @@ pub struct ModelArgs {
     /// Round the weights to 8 or 4 bits when they are loaded (model.quantise)
     #[arg(long, value_name = "q8|q4", alias = "quantize", value_parser = changes::quantise)]
     pub quantise: Option<Quantise>,
-}
-
-impl ModelArgs {
-    /// Selects the trained model of a run.
-    pub fn of_run(run: &Path) -> ModelArgs {
-        ModelArgs {
-            run: Some(run.to_owned()),
-            model: None,
-            tokenizer: None,
-            adapter: None,
-            quantise: None,
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -325,7 +312,7 @@ pub struct ServeArgs {
     /// Port to listen on. 0 selects a free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,
-    /// Model name in requests [default: the name of the model's directory or repository]
+    /// Model name in requests [default: the name of the directory of the run or model, or of the repository]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Maximum length of prompt and reply together, in tokens [default: the model's maximum]
@@ -431,10 +418,7 @@ impl PretrainArgs {
             config: config.map_or("frozen-lake", String::as_str).to_owned(),
             set: self.set.clone(),
             model: self.model.clone(),
-            tokenizer: None,
-            adapter: None,
-            quantise: None,
-            game: None,
+            ..ConfigArgs::default()
         };
         let seed = vec![format!("--seed train.seed={}", self.seed)];
         let mut resolved = request.resolve_with_model(seed)?;

@@ -67,7 +67,7 @@ pub fn other(dir: &Path, state: &State, progress: &dyn Progress) -> Result<Model
     let initial = initial_model(&state.config.model)?;
     let (model, adapter) = match args::learned(dir)? {
         Trained::Model(place) => {
-            let files = Files::open(Some(&place))?;
+            let files = Files::open(Some(&place), None)?;
             let own = Files::of(&initial, hub(), progress)?;
             let tokens = |files: &Files| files.checkpoint.text_file("tokenizer.json").ok();
             let shape = |files: &Files| files.checkpoint.config().to_json("");
@@ -107,7 +107,7 @@ pub fn initial_model(model: &config::ModelChoice) -> Result<config::ModelChoice>
         PathKind::of(run) == PathKind::Run && trained.iter().any(|path| Some(&**path) == dir)
     };
     let initial = match run.filter(is_trained) {
-        Some(run) => Config::load(&directory::config(run).to_string_lossy(), &[])?.model,
+        Some(run) => Config::of_run(run)?.model,
         None => model.clone(),
     };
     Ok(config::ModelChoice {

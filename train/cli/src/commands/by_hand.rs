@@ -7,10 +7,10 @@ use console::Term;
 use lapwing_env::Scenario;
 use lapwing_play::players::human::{HumanPlayer, help};
 use lapwing_play::players::scripted::ScriptedPlayer;
-use lapwing_play::{ActionRequest, Episode, Player, Referee, Turn};
+use lapwing_play::{ActionRequest, Episode, Player, Referee, Seat, Turn};
 
 use super::human_scores;
-use super::play::{ending, seat};
+use super::play::ending;
 use crate::keys::{self, ActionKeys};
 use crate::screen::{OTHERS, Screen, counted, rounded};
 use crate::{args, interrupt, out};
@@ -99,7 +99,7 @@ fn in_turns<W: Write>(
     players.extend(others.iter_mut().map(|other| other as &mut dyn Player));
     // The person repeats an invalid reply, so it costs nothing.
     let referee = Referee::of(scenario, 0.0);
-    let episode = referee.play(scenario, &[seat(seed)], &mut players, &mut |_| ())?;
+    let episode = referee.play(scenario, &[Seat::of(seed)], &mut players, &mut |_| ())?;
     let episode = episode.into_iter().next().expect("one for each agent");
     let is_over = episode.ending.is_some();
     match screen {

@@ -29,7 +29,11 @@ fn adapter(arguments: &args::ExportArgs) -> Result<PathBuf> {
     if let Some(out) = &arguments.out {
         directory::check_free(out)?;
     }
-    let (files, adapter) = open(&args::ModelArgs::of_run(&arguments.run))?;
+    let model = args::ModelArgs {
+        run: Some(arguments.run.clone()),
+        ..args::ModelArgs::default()
+    };
+    let (files, adapter) = open(&model)?;
     let Some(adapter) = adapter else {
         let problem = "the run trained all weights, so it has no adapter";
         return Err(InputError::new(arguments.run.display(), problem).into());

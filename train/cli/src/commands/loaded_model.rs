@@ -57,8 +57,7 @@ fn selected(arguments: &ModelArgs) -> Result<(ModelChoice, Option<PathBuf>)> {
                        follows --prompt or --text";
         return Err(InputError::new(run.display(), problem).into());
     }
-    directory::is_run(run)?;
-    let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
+    let config = Config::of_run(run)?;
     let trained = directory::trained(run)?;
     out::note(&format!("uses {}", records::described(run, &trained)));
     Ok(match trained {

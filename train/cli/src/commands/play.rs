@@ -115,7 +115,7 @@ fn seats(arguments: &PlayArgs, scenario: &dyn Scenario, scenes: &Scenes) -> Resu
             let from = next;
             next = scenes.training(scenario, |attempt| from.wrapping_add(attempt as u64))?;
         }
-        seats.push(seat(next));
+        seats.push(Seat::of(next));
         next = next.wrapping_add(1);
     }
     Ok(seats)
@@ -372,15 +372,6 @@ impl<'a> Transcript<'a> {
         let mut out = out::raw();
         write!(out, "{}", painted(legend, text, console::colors_enabled()))?;
         out.flush()
-    }
-}
-
-/// Returns a seat whose scene, luck and sampling follow from one seed.
-pub(super) fn seat(seed: u64) -> Seat {
-    Seat {
-        scene: seed,
-        luck: seed,
-        reply: seed,
     }
 }
 

@@ -56,7 +56,7 @@ pub fn list(arguments: &RunsArgs) -> Result<()> {
 
 /// Returns the time of the first start of a run, and its columns.
 fn columns(run: &Path) -> Result<(f64, Columns), Error> {
-    let config = Config::load(&directory::config(run).to_string_lossy(), &[])?;
+    let config = Config::of_run(run)?;
     let records = jsonl::read(&directory::metrics(run))?;
     // A run that has just begun has none.
     let sessions: Vec<Session> = jsonl::read(&directory::sessions(run)).unwrap_or_default();

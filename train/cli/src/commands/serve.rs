@@ -115,11 +115,12 @@ fn name(arguments: &ServeArgs, files: &Files) -> String {
     if let Some(name) = &arguments.name {
         return name.clone();
     }
-    if let Some(repository) = &files.repository {
+    let run = arguments.model.run.as_deref();
+    if let (None, Some(repository)) = (run, &files.repository) {
         return repository.id().to_owned();
     }
+    let path = run.unwrap_or(Path::new(&files.name));
     // `.` and `..` have no name.
-    let path = Path::new(&files.name);
     let absolute = path.canonicalize();
     let last = absolute.as_deref().unwrap_or(path).file_name();
     last.map_or_else(

@@ -34,7 +34,7 @@ pub fn watch(arguments: &WatchArgs) -> Result<()> {
     let is_sweep = run.join("lock").is_file() && directory::is_run(run).is_err();
     let config = match is_sweep {
         true => Config::default(),
-        false => config(run)?,
+        false => Config::of_run(run)?,
     };
     let mut files = RunFiles::default();
     let mut draw = |width: usize| {
@@ -78,17 +78,9 @@ fn newest(path: &Path) -> PathBuf {
     newest.to_owned()
 }
 
-fn config(run: &Path) -> Result<Config, Error> {
-    directory::is_run(run)?;
-    Ok(Config::load(
-        &directory::config(run).to_string_lossy(),
-        &[],
-    )?)
-}
-
 /// Returns the step of a run, success and return of its last evaluation, and its state.
 pub fn progress(run: &Path) -> Result<[String; 4], Error> {
-    let (config, mut files) = (config(run)?, RunFiles::default());
+    let (config, mut files) = (Config::of_run(run)?, RunFiles::default());
     files.update(run)?;
     let done = records::steps(&files.records).last();
     let last = records::evaluations(&files.records).last();

@@ -117,7 +117,7 @@ fn update(name: impl Into<String>, model: &Model, shape: [usize; 3]) -> Case {
     let model = model.clone();
     Case::new(name, cost, move |gpu| {
         let (adapter, mut parameters) = Adapter::new(&model, LoraConfig::default(), 1)?;
-        let mut tree = TokenTree::new();
+        let mut tree = TokenTree::default();
         let sequence = |i| ids(&model, i, prompt, prompt + reply - 1);
         let leaves: Vec<_> = (0..replies).map(|i| tree.insert(&sequence(i))).collect();
         let packed = tree.pack();

@@ -303,9 +303,6 @@ mod tests {
         fn phase(&self, name: &'static str, _: usize, _: &'static str) {
             self.0.borrow_mut().push(name);
         }
-        fn done(&self, _: usize) {}
-        fn line(&self, _: &str) {}
-        fn note(&self, _: &str) {}
     }
 
     #[test]

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn all_actions_are_equally_likely() {
         let how = PretrainOptions::default();
-        let files = lapwing_train::base::files::Files::open(None).unwrap();
+        let files = lapwing_train::base::files::Files::open(None, None).unwrap();
         let tokenizer = files.tokenizer().unwrap();
         let template = files.template().unwrap().into();
         let scenario = how.games[0].scenario().unwrap();
@@ -280,7 +280,7 @@ mod tests {
         let how = PretrainOptions::default();
         for game in &how.games {
             let scenario = game.scenario().unwrap();
-            let files = lapwing_train::base::files::Files::open(None).unwrap();
+            let files = lapwing_train::base::files::Files::open(None, None).unwrap();
             let (tokenizer, template) =
                 (files.tokenizer().unwrap(), files.template().unwrap().into());
             let game = PretrainGame::new(&*scenario, tokenizer, &template).unwrap();

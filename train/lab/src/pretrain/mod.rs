@@ -16,7 +16,7 @@ use std::sync::Arc;
 use lapwing_env::{GAMES, Scenario};
 use lapwing_learn::imitation::schedule;
 use lapwing_model::{
-    Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokenizer, Tokens, initial_weights,
+    Model, ModelConfig, ModelShape, TextFiles, TokenTree, Tokens, initial_weights,
 };
 use lapwing_tensor::{AdamW, Gpu, Indices, Muon, Parameters, Tensor, WeightFormat};
 
@@ -186,7 +186,7 @@ fn make(
         mlp_width: 3 * how.width,
     });
     config.eos = vec![end];
-    let tokenizer = Tokenizer::load(dir, &config)?;
+    let tokenizer = TextFiles::trusted(dir).tokenizer(&config)?;
     let template = Arc::new(TextFiles::trusted(dir).template()?);
     let games = games.iter();
     let games = games.map(|game| PretrainGame::new(&**game, &tokenizer, &template));
@@ -258,7 +258,7 @@ struct Scored {
 
 /// Computes the log-probs of the tokens of all answers, each with the token that ends it.
 fn score(model: &Model, lessons: &[Lesson], end: u32) -> Scored {
-    let mut tree = TokenTree::new();
+    let mut tree = TokenTree::default();
     // The end token is a target, not an input of the model.
     let mut whole = |prompt: &[u32], answer: &[u32]| tree.insert(&[prompt, answer].concat());
     let mut nodes = Vec::new();

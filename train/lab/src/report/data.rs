@@ -135,8 +135,7 @@ impl ReportData {
 
 impl ReportRun {
     fn read(path: &Path, limits: EpisodeLimits) -> Result<ReportRun, Error> {
-        directory::is_run(path)?;
-        let config = Config::load(&directory::config(path).to_string_lossy(), &[])?;
+        let config = Config::of_run(path)?;
         let mut notes = Vec::new();
         let records: Vec<Record> = read(&directory::metrics(path), &mut notes)?;
         let sessions: Vec<directory::Session> = read(&directory::sessions(path), &mut notes)?;

@@ -142,12 +142,7 @@ fn a_truncated_game_is_valued_by_its_next_prompt() {
     );
     let templates = format!("policy.templates=[\"{usual}\", \"{other}\"]");
     let (mut learner, settings) = learner(&["policy.history=1", &templates]);
-    let seat = |i| Seat {
-        scene: i,
-        luck: i,
-        reply: i,
-    };
-    let seats: Vec<Seat> = (0..40).map(seat).collect();
+    let seats: Vec<Seat> = (0..40).map(Seat::of).collect();
     let mut play = |turns: usize| {
         let (scenario, referee, mut player) = learner.seated(&settings.policy, 0, 1.0);
         let referee = lapwing_play::Referee {

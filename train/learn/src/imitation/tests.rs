@@ -125,7 +125,7 @@ fn the_loss_is_that_of_separate_sequences() {
         );
         for (k, id) in reply.ids.iter().enumerate() {
             let text = [&reply.prompt[..], &reply.ids[..k]].concat();
-            let mut tree = TokenTree::new();
+            let mut tree = TokenTree::default();
             tree.insert(&text);
             let hidden = model.forward(&Tokens::new(model.gpu(), &tree.pack()), adapter);
             let row = Indices::new(model.gpu(), &[text.len() as u32 - 1]);

@@ -267,13 +267,7 @@ fn walked(limit: usize, turns_left: bool) -> (Vec<Episode>, Vec<Trajectory>) {
     };
     let encoder = PlaneEncoder::new(&*lake, &value).unwrap();
     let (network, _) = Network::fresh(&gpu(), &encoder, &value, PLAIN, 1);
-    let seats: Vec<Seat> = (0..5)
-        .map(|seed| Seat {
-            scene: seed,
-            luck: seed,
-            reply: seed,
-        })
-        .collect();
+    let seats: Vec<Seat> = (0..5).map(Seat::of).collect();
     let referee = Referee {
         step_limit: limit,
         format_penalty: 0.0,

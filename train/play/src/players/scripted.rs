@@ -53,18 +53,9 @@ pub(crate) fn scripted_action(
     streams: &mut EpisodeStreams,
     ask: &ActionRequest<'_>,
 ) -> Result<usize, GameError> {
-    let best = best_actions(ask)?;
+    let best = ask.game.best_actions(ask.agent);
+    let best = best.ok_or_else(|| GameError::new("the game", "it has no scripted player"))?;
     Ok(best[streams.of(ask, "baseline").below(best.len())])
-}
-
-/// Returns the actions that the game's own player would choose from.
-///
-/// # Errors
-/// If the game has no player of its own.
-pub fn best_actions(ask: &ActionRequest<'_>) -> Result<Vec<usize>, GameError> {
-    ask.game
-        .best_actions(ask.agent)
-        .ok_or_else(|| GameError::new("the game", "it has no scripted player"))
 }
 
 /// Returns the reply that names an action and nothing else.

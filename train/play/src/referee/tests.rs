@@ -278,11 +278,7 @@ fn what_was_played_is_kept_when_a_player_leaves() {
         step_limit: 4,
         format_penalty: 1.0,
     };
-    let seat = Seat {
-        scene: 0,
-        luck: 0,
-        reply: 0,
-    };
+    let seat = Seat::of(0);
     let played = referee.play(&scenario, &[seat], &mut [&mut Leaves(0)], &mut |_| ());
     let episodes = played.unwrap();
     assert_eq!(episodes.iter().map(|e| e.turns.len()).sum::<usize>(), 4);

@@ -80,51 +80,38 @@ impl Files {
         progress: &dyn Progress,
     ) -> Result<Files, Error> {
         let tokenizer = choice.tokenizer.as_deref();
-        let files = Files::of_source(&choice.source()?, tokenizer, hub, progress)?;
+        let files = match choice.source()? {
+            ModelSource::BuiltIn => Files::open(None, tokenizer)?,
+            ModelSource::Local(dir) => Files::open(Some(&dir), tokenizer)?,
+            ModelSource::Repository(repository) => {
+                let hub = hub.ok_or_else(|| {
+                    Error::Unusable(format!(
+                        "model.repo is {repository}, and nothing is downloaded here: wanted a directory (model.dir)"
+                    ))
+                })?;
+                let told = &mut in_millions(progress, "downloading", "MB");
+                let snapshot = hub.snapshot(&repository, told)?;
+                let pinned = repository.at(&snapshot);
+                Files {
+                    name: pinned.to_string(),
+                    repository: Some(pinned),
+                    ..Files::open(Some(&snapshot.path), tokenizer)?
+                }
+            }
+        };
         Ok(Files {
             checkpoint: files.checkpoint.quantised(choice.quantise.format()),
             ..files
         })
     }
 
-    fn of_source(
-        source: &ModelSource,
-        tokenizer: Option<&Path>,
-        hub: Option<&Hub>,
-        progress: &dyn Progress,
-    ) -> Result<Files, Error> {
-        let repository = match source {
-            ModelSource::BuiltIn => return Files::opened(None, tokenizer),
-            ModelSource::Local(dir) => return Files::opened(Some(dir), tokenizer),
-            ModelSource::Repository(repository) => repository,
-        };
-        let hub = hub.ok_or_else(|| {
-            Error::Unusable(format!(
-                "model.repo is {repository}, and nothing is downloaded here: wanted a directory (model.dir)"
-            ))
-        })?;
-        let told = &mut in_millions(progress, "downloading", "MB");
-        let snapshot = hub.snapshot(repository, told)?;
-        let pinned = repository.at(&snapshot);
-        Ok(Files {
-            name: pinned.to_string(),
-            repository: Some(pinned),
-            ..Files::opened(Some(&snapshot.path), tokenizer)?
-        })
-    }
-
-    /// Opens a model directory or a GGUF file; `None` is the built-in model. The tokenizer and template of a directory are
-    /// [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
+    /// Opens a model directory or a GGUF file; `None` is the built-in model. The tokenizer and the template may be those of
+    /// another directory. Those of a directory are [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
     /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
     /// If a file is missing or invalid; the error names it.
-    pub fn open(dir: Option<&Path>) -> Result<Files, Error> {
-        Files::opened(dir, None)
-    }
-
-    /// Does the same with the tokenizer and the template of another directory.
-    fn opened(dir: Option<&Path>, tokenizer: Option<&Path>) -> Result<Files, Error> {
+    pub fn open(dir: Option<&Path>, tokenizer: Option<&Path>) -> Result<Files, Error> {
         if let Some(dir) = dir {
             check_exists(dir)?;
         }

@@ -9,6 +9,8 @@ use super::origin::{Origin, find, nested};
 use super::request::{ConfigRequest, PRESETS};
 use super::resolved::Resolved;
 use super::{Config, ConfigError, check::check, unused};
+use crate::Error;
+use crate::record::directory;
 use lapwing_learn::config::{Optimiser, Weights};
 use lapwing_play::SettingError;
 use lapwing_play::config::GameConfig;
@@ -138,6 +140,18 @@ impl Config {
         let unused = unused::notes(&resolved.config, &resolved.origins);
         resolved.notes.extend(unused);
         Ok((resolved, checked))
+    }
+
+    /// Reads the config of a run.
+    ///
+    /// # Errors
+    /// If this is not the directory of a run, or the file is invalid.
+    pub fn of_run(run: &Path) -> Result<Config, Error> {
+        directory::is_run(run)?;
+        Ok(Config::load(
+            &directory::config(run).to_string_lossy(),
+            &[],
+        )?)
     }
 
     /// Returns the defaults, with every option of the default game.

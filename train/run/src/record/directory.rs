@@ -153,7 +153,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// If it cannot be written; then the old one stays.
-    pub fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
+    pub(crate) fn keep_config(&self, config: &Config) -> Result<(), lapwing_model::ModelError> {
         lapwing_model::write_atomically(&self::config(&self.path), config.to_toml().as_bytes())
     }
 

@@ -58,7 +58,6 @@ impl Progress for Told {
         self.lines
             .set(self.lines.get() + usize::from(text.starts_with("warm-up ")));
     }
-    fn note(&self, _: &str) {}
 }
 
 /// A sink that fails at the first record, which is that of the evaluation before the first step.

@@ -44,13 +44,7 @@ fn api(settings: ApiSettings) -> Api {
 }
 
 fn play(api: &mut Api, seats: u64) -> Result<Vec<Episode>, crate::PlayError> {
-    let seats: Vec<Seat> = (0..seats)
-        .map(|seed| Seat {
-            scene: seed,
-            luck: seed,
-            reply: seed,
-        })
-        .collect();
+    let seats: Vec<Seat> = (0..seats).map(Seat::of).collect();
     let referee = Referee {
         step_limit: 2,
         format_penalty: 1.0,
