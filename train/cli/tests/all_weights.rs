@@ -104,7 +104,7 @@ fn a_run_keeps_a_model_that_every_command_takes() {
     // Commands that need an adapter refuse it.
     assert_snapshot!(fails(home, "eval --adapter run"), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, "score --adapter run/model --text x"), @"error: run/model holds a whole model and no adapter: --model run/model takes it");
-    assert_snapshot!(fails(home, "merge run --out merged"), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one");
+    assert_snapshot!(fails(home, "merge run --out merged"), @"error: run/best: there is no adapter to merge: name one with --adapter, or a run that trained one; to convert the model, add --format gguf");
     assert_snapshot!(fails(home, "merge --adapter run --out merged"), @"error: run holds a whole model and no adapter: --model run/best takes it");
     assert_snapshot!(fails(home, &format!("train {WHOLE} --adapter lora")), @r#"error: key `train.weights`: found "all", wanted "lora" beside model.adapter; to train all weights from there on, work the adapter into them first (`lapwing merge --adapter DIR/lora/best --out MODEL`) and name that (--model MODEL)"#);
     let idle = "config --set train.weights=all --set lora.rank=4";

@@ -381,7 +381,6 @@ table! {
         "a report of a missing run", nothing, "report runs/lake";
         "a report in place of another file", |d| { new_run(d); write(d, "notes.html", "mine") }, "report run --out notes.html";
         "a report of a bench in place of another file", |d| write(d, "bench.txt", "mine"), "bench --report bench.txt";
-        "a report of a bench in a missing folder", nothing, "bench --report no/such/bench.txt";
         "a missing directory of runs", nothing, "runs lakes";
         "a run and another adapter", new_run, "score run --adapter adapter --text a";
         "a missing run to watch", nothing, "watch runs/lake";

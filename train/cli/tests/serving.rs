@@ -710,7 +710,11 @@ fn ctrl_c_ends_the_server_and_its_requests() {
     );
     let mut ended = String::new();
     server.stderr.read_to_string(&mut ended).unwrap();
-    assert_snapshot!(ended, @r"
+    let of_requests = ["GET ", "POST "];
+    let others = ended
+        .lines()
+        .filter(|line| !of_requests.iter().any(|it| line.starts_with(it)));
+    assert_snapshot!(others.collect::<Vec<_>>().join("\n"), @r"
     stopping: requests in progress are aborted; again to stop at once
     stopped
     ");

@@ -35,7 +35,7 @@ pub fn merge(arguments: &MergeArgs) -> Result<()> {
     }
     let (files, adapter) = open(&arguments.model)?;
     if adapter.is_none() && arguments.format == MergeFormat::Hf {
-        let problem = "there is no adapter to merge: name one with --adapter, or a run that trained one; or add --format gguf";
+        let problem = "there is no adapter to merge: name one with --adapter, or a run that trained one; to convert the model, add --format gguf";
         return Err(InputError::new(files.name, problem).into());
     }
     let terminal = Terminal::new();
