@@ -220,10 +220,8 @@ pub(crate) fn rollout(
         }
     }
     let play = PlayMetrics::of_all(&parts);
-    // As separate sequences: a prompt and a reply for every turn.
     let replies = played.iter().flatten().flat_map(Episode::sampled);
-    let tokens_played = replies.map(|reply| (reply.prompt.len() + reply.ids.len()) as u64);
-    let tokens_played = tokens_played.sum();
+    let tokens_played = replies.map(|it| (it.prompt.len() + it.ids.len()) as u64).sum();
     let tokens_computed = played
         .iter()
         .map(|episodes| distinct_tokens(episodes))

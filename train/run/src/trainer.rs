@@ -23,8 +23,10 @@ use web_time::Instant;
 pub enum TrainingEnd {
     /// All steps are done.
     Finished,
-    /// It stopped in the warm-up or after a step on request, and can be resumed.
+    /// It stopped on request after the warm-up, a step, an evaluation or a test, and is saved.
     Stopped,
+    /// It stopped on request in the warm-up, which will start again.
+    StoppedInWarmup,
 }
 
 /// Warms up, then trains from the current step to the last, with evaluations before, between and after, and tests before
@@ -43,7 +45,7 @@ pub fn train<L: Learner>(
     match warm_up(state, run.path(), progress, stop)? {
         WarmupEnd::Skipped => {}
         WarmupEnd::Trained => save(state, run)?,
-        WarmupEnd::Stopped => return Ok(TrainingEnd::Stopped),
+        WarmupEnd::Stopped => return Ok(TrainingEnd::StoppedInWarmup),
     }
     if let Some(learner) = state.learner.language() {
         // Those of a checkpoint or of the warm-up.
@@ -136,6 +138,10 @@ fn steps<L: Learner>(
         let last = state.step >= state.config.train.steps;
         let due = last || state.config.eval.is_due(state.step);
         if due && state.evaluated != Some(state.step) {
+            if ranks::are_stopped(state, stop)? {
+                save(state, run)?;
+                return Ok(TrainingEnd::Stopped);
+            }
             let begun = state.step > 0;
             if begun {
                 save(state, run)?;
@@ -148,10 +154,8 @@ fn steps<L: Learner>(
             }
             (*clean, saved) = (true, Instant::now());
         }
-        if last || state.step == 0 {
-            test(state, run, progress)?;
-        }
-        if last {
+        let is_tested = !last && state.step > 0 || test(state, run, progress, stop)?;
+        if last && is_tested {
             return Ok(TrainingEnd::Finished);
         }
         if ranks::are_stopped(state, stop)? {
@@ -267,26 +271,30 @@ pub fn evaluation<L: Learner>(
     Ok((score, records))
 }
 
-/// Plays the test scenes with the current weights, unless that was done.
+/// Plays the test scenes with the current weights, unless that was done. Returns whether it is done: not after a request to
+/// stop.
 fn test<L: Learner>(
     state: &mut State<L>,
     run: &RunDirectory,
     progress: &dyn Progress,
-) -> Result<(), Error> {
+    stop: &AtomicBool,
+) -> Result<bool, Error> {
     let mut results = TestResults::read(run.path());
     let is_done = |tested: &Evaluation| tested.step == state.step;
     if results.sampled.iter().any(is_done) {
-        return Ok(());
+        return Ok(true);
     }
-    add_test(&mut results, state, progress)?;
+    if !add_test(&mut results, state, progress, stop)? {
+        return Ok(false);
+    }
     let text = serde_json::to_string(&results).expect("plain values");
     run.check()?;
     write_atomically(&directory::test(run.path()), text.as_bytes())?;
-    Ok(())
+    Ok(true)
 }
 
 /// Plays the test scenes with the current weights, sampled and greedy, and adds the results. Those before the first step
-/// stay, others are replaced.
+/// stay, others are replaced. Returns whether all is played: not if `stop` is set before a part.
 ///
 /// # Errors
 /// If the game, the model or the device fails.
@@ -294,7 +302,8 @@ pub fn add_test<L: Learner>(
     results: &mut TestResults,
     state: &mut State<L>,
     progress: &dyn Progress,
-) -> Result<(), Error> {
+    stop: &AtomicBool,
+) -> Result<bool, Error> {
     let (step, mut config) = (state.step, state.config.clone());
     let (seed, (scenario, scenes)) = (config.eval.seed, state.learner.game());
     let seats = scenes.test(scenario, seed, config.eval.episodes)?;
@@ -302,6 +311,9 @@ pub fn add_test<L: Learner>(
     results.baselines = baselines(scenario, &referee, &seats, seed)?;
     let count = seats.len() * scenario.agents();
     for tested in [&mut results.sampled, &mut results.greedy] {
+        if ranks::are_stopped(state, stop)? {
+            return Ok(false);
+        }
         let started = Instant::now();
         progress.phase("test", count, "episodes");
         let episodes = state.learner.evaluate(&config, &seats, progress)?;
@@ -321,7 +333,7 @@ pub fn add_test<L: Learner>(
         }
         config.eval.temperature = 0.0;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Writes records, if all their numbers are finite.
@@ -373,8 +385,10 @@ fn save_evaluation<L: Learner>(state: &State<L>, run: &RunDirectory) -> Result<(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::cell::Cell;
     use std::fs;
     use std::path::Path;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use crate::state::RunPurpose;
@@ -383,6 +397,27 @@ pub(crate) mod tests {
 
     /// Starts or resumes the run in this directory, as the program does.
     fn train_to(steps: usize, dir: &Path) {
+        let never = StopIn {
+            left: Cell::new(usize::MAX),
+            stop: AtomicBool::new(false),
+        };
+        assert_eq!(train_until(steps, dir, &never), TrainingEnd::Finished);
+    }
+
+    /// Asks a run to stop when so many phases were begun.
+    struct StopIn {
+        left: Cell<usize>,
+        stop: AtomicBool,
+    }
+
+    impl Progress for StopIn {
+        fn phase(&self, _: &'static str, _: usize, _: &'static str) {
+            self.left.set(self.left.get().saturating_sub(1));
+            self.stop.store(self.left.get() == 0, Relaxed);
+        }
+    }
+
+    fn train_until(steps: usize, dir: &Path, until: &StopIn) -> TrainingEnd {
         let settings = [
             &format!("train.steps={steps}"),
             "train.groups=2",
@@ -405,7 +440,7 @@ pub(crate) mod tests {
                 run
             }
         };
-        train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false)).unwrap();
+        train(&mut state, &mut run, &mut [], until, &until.stop).unwrap()
     }
 
     fn copy(from: &Path, to: &Path) {
@@ -469,6 +504,28 @@ pub(crate) mod tests {
         fs::write(directory::adapter(&run).join(WEIGHTS), old).unwrap();
         train_to(4, &run);
         assert!(left(&run) == whole);
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_in_any_phase_ends_as_if_it_was_not() {
+        let home = tempfile::tempdir().unwrap();
+        let [whole, stopped] = ["whole", "stopped"].map(|name| home.path().join(name));
+        train_to(1, &whole);
+        for phase in 1.. {
+            let until = StopIn {
+                left: Cell::new(phase),
+                stop: AtomicBool::new(false),
+            };
+            let dir = stopped.join(phase.to_string());
+            let ended = train_until(1, &dir, &until);
+            train_to(1, &dir);
+            assert!(left(&dir) == left(&whole), "stopped in phase {phase}");
+            if ended == TrainingEnd::Finished {
+                // A rollout and an update; an evaluation and two tests, before and after.
+                assert_eq!(phase, 2 + 2 * 3);
+                break;
+            }
+        }
     }
 
     /// A run that stopped before its evaluation was recorded, after that, or whose checkpoint was damaged later.

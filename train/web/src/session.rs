@@ -456,7 +456,8 @@ impl PageRun {
         } else if (last || state.step == 0) && !is_tested {
             // A copy, so that a test of which a part fails is played again.
             let mut test = self.test.clone();
-            trainer::add_test(&mut test, state, progress).map_err(sentence)?;
+            let stop = &std::sync::atomic::AtomicBool::new(false);
+            trainer::add_test(&mut test, state, progress, stop).map_err(sentence)?;
             self.test = test;
             let text = serde_json::to_vec(&self.test).expect("plain values");
             write_file(&directory::test(&run_directory()), &text).map_err(sentence)?;

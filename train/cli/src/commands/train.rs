@@ -354,13 +354,13 @@ fn run<L: Learner>(
     // Removes the progress bars.
     drop(terminal);
     let records = run.records()?;
-    if ending == TrainingEnd::Stopped {
-        let step = state.step;
-        let text = match state.evaluated {
-            Some(_) => format!(" at step {step} of {total}, and saved; {hint}"),
-            None => format!(" in the warm-up, which starts again; {hint}"),
-        };
-        return Err(Stopped(text).into());
+    let stopped = match ending {
+        TrainingEnd::Finished => None,
+        TrainingEnd::Stopped => Some(format!(" at step {} of {total}, and saved", state.step)),
+        TrainingEnd::StoppedInWarmup => Some(" in the warm-up, which starts again".to_owned()),
+    };
+    if let Some(place) = stopped {
+        return Err(Stopped(format!("{place}; {hint}")).into());
     }
     write!(
         out::shown(),

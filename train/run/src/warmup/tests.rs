@@ -164,7 +164,10 @@ fn replies_become_readable_and_a_resumed_run_does_not_repeat_the_warm_up() {
 
     // Stopped in the warm-up, then after a step.
     let (ended, told) = run_in(&stopped, &[], &mut [], true);
-    assert_eq!((ended.unwrap(), told.updates()), (TrainingEnd::Stopped, 1));
+    assert_eq!(
+        (ended.unwrap(), told.updates()),
+        (TrainingEnd::StoppedInWarmup, 1)
+    );
     assert!(!directory::warmup(&stopped).exists() && !directory::checkpoints(&stopped).exists());
     let (ended, told) = run_in(&stopped, &["train.steps=1"], &mut [], false);
     assert_eq!(
