@@ -69,7 +69,10 @@ impl LanguageLearner {
 
     /// Returns the seats of a step, by world: `group_size` games on each of `groups` scenes, which are new or, with
     /// `train.retry`, unsolved.
-    pub(crate) fn seats(
+    ///
+    /// # Errors
+    /// If the game fails.
+    pub fn seats(
         &self,
         train: &TrainConfig,
         step: usize,

@@ -221,7 +221,9 @@ pub(crate) fn rollout(
     }
     let play = PlayMetrics::of_all(&parts);
     let replies = played.iter().flatten().flat_map(Episode::sampled);
-    let tokens_played = replies.map(|it| (it.prompt.len() + it.ids.len()) as u64).sum();
+    let tokens_played = replies
+        .map(|it| (it.prompt.len() + it.ids.len()) as u64)
+        .sum();
     let tokens_computed = played
         .iter()
         .map(|episodes| distinct_tokens(episodes))

@@ -50,7 +50,7 @@ pub fn run(
     // The last part of a path or of the name of a repository.
     let own = state.model_name.rsplit('/').next().unwrap_or_default();
     let name = if is_own { own } else { MODELS[0].0 }.to_owned();
-    let forecast = forecast::forecast(&mut state, name.clone())?;
+    let forecast = forecast::forecast(&mut state, name.clone(), progress)?;
     // Frees the adapter, and the cache of keys and values.
     drop(state);
 

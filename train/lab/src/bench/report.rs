@@ -36,7 +36,7 @@ pub(super) struct BenchRow {
     pub bound_bytes: u64,
 }
 
-/// A forecast from the measured phases. Its step is the longest possible one: no episode ends early, and no reply stops.
+/// A forecast from the measured phases. Its step is one of random actions, in which no reply stops.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Forecast {
     /// The work of a step.
@@ -217,7 +217,7 @@ impl Forecast {
             [self.rollout, self.update, self.rollout + self.update].map(duration);
         format!(
             "decoding: {:.1} tokens/s in one reply, {:.1} tokens/s in {SEQUENCES} replies\n\
-             a training step: at most {all} ({rollout} of rollout, {update} of update)\n  {}\n",
+             a training step: about {all} ({rollout} of rollout, {update} of update)\n  {}\n",
             self.alone, self.together, self.step
         )
     }
@@ -294,7 +294,7 @@ mod tests {
             ],
             skipped: vec!["head/3B/sample: takes at least 1.2 s and 0.3 GB".to_owned()],
             forecast: Some(Forecast {
-                step: "frozen-lake: episodes 100 (25 trained on), turns 8, tokens of a reply 256"
+                step: "frozen-lake with random actions: 620 turns of 100 episodes, 4120 different tokens of prompts, 256 of a reply"
                     .to_owned(),
                 alone: 25.04,
                 together: 310.0,
