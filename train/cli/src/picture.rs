@@ -81,7 +81,9 @@ impl Picture<'_> {
         let last_evaluation = records::evaluations(self.records).last();
         let is_evaluated = last_evaluation.is_some_and(|e| e.step >= total);
         match (self.running, self.records.is_empty()) {
-            (true, true) => "running; no records yet".to_owned(),
+            (true, true) => {
+                "running; the first record comes after the warm-up and an evaluation".to_owned()
+            }
             (true, false) if done >= total && is_evaluated => "running: about to end".to_owned(),
             (true, false) if done >= total => "running: the last evaluation".to_owned(),
             (true, false) => {

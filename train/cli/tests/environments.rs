@@ -257,6 +257,21 @@ fn an_environment_is_trained_on() {
 }
 
 #[test]
+fn a_game_that_ignores_its_seed_is_noticed() {
+    let home = home_of("own-game.md");
+    let home = home.path();
+    let eval = r#"eval --player random --episodes 5 --game 'exec:python3 game.py' --set 'game.options.actions=["left","down"]'"#;
+    let note = "the game starts differently with the same seed";
+    assert!(!succeeds(home, eval).err.contains(note));
+    let program = fs::read_to_string(home.join("game.py")).unwrap();
+    let (seeded, own) = ("random.Random(data[\"seed\"])", "random.Random()");
+    assert!(program.contains(seeded));
+    fs::write(home.join("game.py"), program.replace(seeded, own)).unwrap();
+    let told = succeeds(home, eval).err;
+    assert!(told.contains(note), "{told}");
+}
+
+#[test]
 fn the_end_of_a_process_is_reported_in_a_line() {
     let home = home();
     let home = home.path();

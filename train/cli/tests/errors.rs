@@ -332,6 +332,8 @@ table! {
         "a model in place of a run", model, "serve model";
         "an adapter in place of a run", adapter, "score adapter --text a";
         "an empty name of a model", nothing, "train --model ''";
+        "a GGUF file without its name", |d| write(d, "model/a.gguf", ""), "score --model model --text a";
+        "a weight file in place of a model", model, "score --model model/model.safetensors --text a";
         "a directory without a config", |d| write(d, "model/notes.txt", ""), "score --model model --text a";
         "a config that is not JSON", |d| model_with(d, "config.json", "{"), "score --model model --text a";
         "an unsupported architecture", |d| model_changed(d, "model_type", "mamba".into()), "score --model model --text a";

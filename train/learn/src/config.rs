@@ -160,7 +160,7 @@ impl TrainConfig {
     }
 
     /// Returns the learning rate of a step, which counts from 0.
-    pub(crate) fn lr_at(&self, step: usize) -> f64 {
+    pub fn lr_at(&self, step: usize) -> f64 {
         let warm = ((step + 1) as f64 / (self.warmup + 1) as f64).min(1.0);
         self.lr * warm * self.falling_to(self.lr_end, step)
     }

@@ -11,6 +11,8 @@ use crate::seeds;
 const KEPT: u64 = 5;
 /// The number of scenes that show whether a game's scenes can be divided.
 const PROBES: usize = 64;
+/// The number of scenes that show whether a scene always starts the same.
+const REPEATED: usize = 4;
 /// The number of draws after which a scene of the wanted kind is considered missing.
 const DRAWS: usize = 10_000;
 
@@ -19,6 +21,8 @@ const DRAWS: usize = 10_000;
 pub struct Scenes {
     /// whether training and evaluation have separate scenes
     pub divided: bool,
+    /// whether a scene starts the same each time, as its seed must determine it
+    pub repeat: bool,
 }
 
 impl Scenes {
@@ -32,8 +36,14 @@ impl Scenes {
         for probe in 0..PROBES {
             kept += usize::from(is_kept(scenario, seeds::derive(0, "probe", &[probe]))?);
         }
+        let mut repeat = true;
+        for probe in 0..REPEATED {
+            let scene = seeds::derive(0, "probe", &[probe]);
+            repeat &= map(scenario, scene)? == map(scenario, scene)?;
+        }
         Ok(Scenes {
             divided: (1..PROBES).contains(&kept),
+            repeat,
         })
     }
 
@@ -129,15 +139,20 @@ impl Scenes {
     }
 }
 
-/// Returns whether a scene is held out, by a hash of its map. It uses the smallest map of all agents, so the order of the
-/// agents does not matter.
+/// Returns whether a scene is held out, by a hash of its map.
 fn is_kept(scenario: &dyn Scenario, scene: u64) -> Result<bool, PlayError> {
+    let map = map(scenario, scene)?;
+    Ok(seeds::derive(0, &map, &[]).is_multiple_of(KEPT))
+}
+
+/// Returns the smallest map of all agents, so that their order does not matter.
+fn map(scenario: &dyn Scenario, scene: u64) -> Result<String, PlayError> {
     let game = scenario.start(scene, 0)?;
     let mut least = game.map(0)?;
     for agent in 1..scenario.agents() {
         least = least.min(game.map(agent)?);
     }
-    Ok(seeds::derive(0, &least, &[]).is_multiple_of(KEPT))
+    Ok(least)
 }
 
 #[cfg(test)]
@@ -153,7 +168,7 @@ mod tests {
     }
 
     fn map(scenario: &dyn Scenario, scene: u64) -> String {
-        scenario.start(scene, 0).unwrap().map(0).unwrap()
+        super::map(scenario, scene).unwrap()
     }
 
     #[test]

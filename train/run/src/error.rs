@@ -7,6 +7,7 @@ use lapwing_learn::LearnError;
 use lapwing_model::{ModelError, Repository};
 use lapwing_tensor::GpuError;
 
+use crate::base::files::gguf_in;
 use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;
 use crate::memory::{MemoryError, shorter};
@@ -62,6 +63,18 @@ impl Error {
     /// Makes the error of a model directory that does not exist.
     pub(crate) fn no_model(dir: &Path) -> Error {
         let text = dir.to_string_lossy();
+        if let Some(file) = gguf_in(dir) {
+            let file = file.display();
+            return Error::Unusable(format!(
+                "{text} has no config.json; a GGUF file is named itself: --model {file}"
+            ));
+        }
+        if let (true, Some(parent)) = (dir.is_file(), dir.parent()) {
+            let parent = parent.display();
+            return Error::Unusable(format!(
+                "{text} is a file; name its directory: --model {parent}"
+            ));
+        }
         let more = match Repository::parse(&text) {
             Some(_) => format!("; as a repository of the Hugging Face hub: --model {text}@main"),
             None if Repository::parse(&format!("owner/{text}")).is_some() => {

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::Error;
+use crate::base::source::ModelSource;
 use crate::config::Config;
 use crate::record::Record;
 use crate::record::metrics::{Warning, now};
@@ -311,6 +312,12 @@ pub fn is_unreadable(turns: &[Turn]) -> bool {
 
 /// Returns the settings that make replies readable, as advice.
 pub fn cures(config: &Config) -> String {
+    // It has learned to say one word, and no other form.
+    let is_built_in = matches!(config.model.source(), Ok(ModelSource::BuiltIn));
+    if is_built_in && config.policy.reply != ReplyForm::Word {
+        return "the built-in model replies with action words only (--set policy.reply=word)"
+            .to_owned();
+    }
     let imitate = match (config.train.weights, config.warmup.updates) {
         (Weights::All, _) => {
             "let the model imitate recorded episodes first (`lapwing pretrain --from`)".to_owned()

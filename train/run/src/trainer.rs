@@ -91,6 +91,16 @@ pub fn resume<L: Learner>(
         }
     };
     let bytes = saved.header.bytes;
+    let [before, now] = [&saved.header.config.train, &state.config.train].map(|train| {
+        let rate = train.lr_at(saved.header.step);
+        (train.steps, rate)
+    });
+    if before.1 != now.1 {
+        progress.note(&format!(
+            "train.steps was {}, is {}: the learning rate goes on at {:.2e} instead of {:.2e}",
+            before.0, now.0, now.1, before.1
+        ));
+    }
     let latest = snapshot_of(state, saved)?;
     let [last, best] = state.learner.paths(run.path());
     if let Some(lost) = latest.best.filter(|_| !best.exists()) {

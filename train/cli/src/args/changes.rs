@@ -54,9 +54,13 @@ impl ConfigArgs {
         let model = resolved.config.model.dir.as_deref();
         match (resolved.origins.get("model.dir"), model) {
             (Some(Origin::Preset(preset)), Some(dir)) if !dir.exists() => {
+                let example = match preset.ends_with("-paper") {
+                    true => "Qwen/Qwen2.5-3B-Instruct",
+                    false => "HuggingFaceTB/SmolLM2-135M-Instruct",
+                };
                 Err(ConfigError::Invalid(format!(
                     "the preset {preset} has no model of its own: name one with --model, either a directory or a repository of \
-                     the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct, which is downloaded once"
+                     the Hugging Face hub such as {example}, which is downloaded once"
                 ))
                 .into())
             }

@@ -23,6 +23,10 @@ pub fn printable(error: Error) -> Error {
 
 /// Replaces the parser's guess at an unknown option that names a setting by that setting, if the command has `--set`.
 pub fn with_setting(mut error: Error) -> Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // That an option may be a value after `--`, which it never is.
+        error.remove(ContextKind::Suggested);
+    }
     let cli = Cli::command();
     let command = std::env::args_os().find_map(|word| cli.find_subcommand(&word));
     let command = command.filter(|c| c.get_arguments().any(|a| a.get_id() == "set"));

@@ -29,7 +29,9 @@ use crate::hub::hub;
 use crate::progress::Terminal;
 use crate::{interrupt, out};
 
-pub const NOT_DIVIDED: &str = "of the scenes drawn, none or all are in the held-out fifth: evaluations and tests play training scenes";
+const NOT_DIVIDED: &str = "of the scenes drawn, none or all are in the held-out fifth: evaluations and tests play training scenes";
+
+const NOT_REPEATED: &str = "the game starts differently with the same seed: episodes of a group do not start alike, so comparing them means little";
 
 #[derive(Serialize)]
 struct GameScores {
@@ -244,15 +246,23 @@ fn decodings(config: &Config, arguments: &EvalArgs) -> Vec<(f64, &'static str)> 
     decodings
 }
 
+/// Prints what is wrong with the scenes of a game.
+pub fn note_scenes(scenes: &Scenes, terminal: &Terminal) {
+    if !scenes.divided {
+        terminal.note(NOT_DIVIDED);
+    }
+    if !scenes.repeat {
+        terminal.note(NOT_REPEATED);
+    }
+}
+
 fn seats(
     scenario: &dyn Scenario,
     scenes: &Scenes,
     config: &Config,
     terminal: &Terminal,
 ) -> Result<Vec<Seat>> {
-    if !scenes.divided {
-        terminal.note(NOT_DIVIDED);
-    }
+    note_scenes(scenes, terminal);
     Ok(scenes.test(scenario, config.eval.seed, config.eval.episodes)?)
 }
 

@@ -26,6 +26,11 @@ pub fn generate(device: DeviceArgs, arguments: &GenerateArgs) -> Result<()> {
             format!("{most} tokens, the maximum of the model: no room for a continuation");
         return Err(InputError::new("the prompt", problem).into());
     }
+    if max_new_tokens < arguments.max_new_tokens {
+        out::note(&format!(
+            "the reply has at most {max_new_tokens} tokens: the model supports {most} with the prompt"
+        ));
+    }
     let mut loaded = LoadedModel::for_text(
         device,
         &files,

@@ -40,6 +40,11 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
     for cell in &complete {
         check_config(cell, place)?;
     }
+    if arguments.results && complete.is_empty() && directory::is_in_use(place) {
+        let all = counted(sweep.runs.len(), "run");
+        out::status(&format!("{}: in progress, 0 of {all} done", sweep.name));
+        return Ok(());
+    }
     if arguments.results && complete.is_empty() {
         return Err(InputError::new(place.display(), NO_RESULTS).into());
     }

@@ -28,7 +28,7 @@ use lapwing_train::warmup;
 use lapwing_train::{Config, Error};
 
 use super::InputError;
-use super::eval::NOT_DIVIDED;
+use super::eval::note_scenes;
 use crate::args::{DeviceArgs, TrainArgs};
 use crate::comparison::comparison;
 use crate::hub::hub;
@@ -321,9 +321,7 @@ fn run<L: Learner>(
         }
     }
     let divided = state.learner.game().1.divided;
-    if !divided {
-        terminal.note(NOT_DIVIDED);
-    }
+    note_scenes(state.learner.game().1, &terminal);
     let mut steps = Steps {
         terminal: &terminal,
         total,

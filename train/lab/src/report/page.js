@@ -256,7 +256,7 @@ function chart(title, unit, all, options) {
 // ---------------------------------------------------------------------------------------------------- results of the runs
 
 const seedsOf = group => group.runs.length;
-const label = group => seedsOf(group) > 1 ? `${group.label} (${seedsOf(group)} seeds)` : group.label;
+const label = group => seedsOf(group) > 1 ? `${group.label} (${seedsOf(group)} runs)` : group.label;
 
 /** Returns the series of a metric, one for each group. */
 function series(from, metric, { name = '', style = '' } = {}) {
@@ -324,7 +324,7 @@ function tiles() {
   const group = page.groups[0], runs = group.runs.map(i => page.runs[i]);
   const baselines = (tested(runs[0]) ? runs[0].test : runs[0]).baselines;
   const of = (which, metric) => mean(runs.map(which).filter(Boolean).map(one => one[metric]));
-  const seeds = runs.length > 1 ? `mean of ${runs.length} seeds; ` : '';
+  const seeds = runs.length > 1 ? `mean of ${runs.length} runs; ` : '';
   const listed = list => list.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${score(value)}`).join(', ');
   const episodes = before(runs[0]) ? before(runs[0]).episodes : 0;
   const greedily = metric => {

@@ -1,5 +1,6 @@
 //! The files of a model (built-in, of a directory, or of a repository), and loading them on a device.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -49,10 +50,20 @@ pub fn built_in() -> PathBuf {
 /// # Errors
 /// If there is no model directory and no GGUF file of this name.
 pub fn check_exists(model: &Path) -> Result<(), Error> {
-    match is_dir(model) || is_gguf(model) {
+    let holds_gguf = !is_file(&model.join("config.json")) && gguf_in(model).is_some();
+    match is_gguf(model) || is_dir(model) && !holds_gguf {
         true => Ok(()),
         false => Err(Error::no_model(model)),
     }
+}
+
+/// Returns the first GGUF file in a directory.
+pub(crate) fn gguf_in(dir: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(dir).ok()?.flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|it| is_gguf(it))
+        .min()
 }
 
 /// The files of a model, read and checked; nothing is on a device yet.
@@ -188,8 +199,8 @@ impl Files {
         let base = base.filter(|base| self.name == BUILT_IN && base != BUILT_IN);
         if let Some(base) = base {
             return Err(Error::Unusable(format!(
-                "{}: made for the model {base}, not for the built-in model, {BUILT_IN}: name that model with --model; if it is an \
-                 earlier built-in model, train again",
+                "{}: made for the model {base}, not for the built-in model, {BUILT_IN}: name that model with --model, or \
+                 the run instead of --adapter; if it is an earlier built-in model, train again",
                 dir.display()
             )));
         }

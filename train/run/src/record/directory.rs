@@ -273,11 +273,14 @@ impl Trained {
 }
 
 fn unsaved(run: &Path) -> RecordError {
-    let problem = format!(
-        "has no trained weights yet: the run stopped before its first save; `lapwing train --resume {}` continues it",
-        run.display()
-    );
-    unfit(run, &problem)
+    let why = match is_in_use(run) {
+        true => "its first save is after the warm-up and an evaluation",
+        false => &format!(
+            "the run stopped before its first save; `lapwing train --resume {}` continues it",
+            run.display()
+        ),
+    };
+    unfit(run, &format!("has no trained weights yet: {why}"))
 }
 
 /// Returns the best adapter or model of a run; before the first evaluation, the latest.
