@@ -370,7 +370,7 @@ mod tests {
             };
             picture.state()
         };
-        assert_snapshot!(state(&[], true, 0.0), @"running; no records yet");
+        assert_snapshot!(state(&[], true, 0.0), @"running; the first record comes after the warm-up and an evaluation");
         assert_snapshot!(state(&[], false, 0.0), @"not running; no records yet");
         assert_snapshot!(state(&all[..2], true, 1001.0), @"running");
         // 27 steps of 2 seconds.

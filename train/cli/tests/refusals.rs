@@ -36,8 +36,6 @@ fn the_error_of_the_command_line_escapes_control_characters() {
     assert_snapshot!(ended.err, @r"
     error: unexpected argument '--x\u{1b}[2J\nerror: none' found
 
-      tip: to pass '--x\u{1b}[2J\nerror: none' as a value, use '-- --x\u{1b}[2J\nerror: none'
-
     Usage: lapwing train [OPTIONS] [PRESET|FILE.toml|RUN]
 
     For more information, try '--help'.

@@ -95,7 +95,7 @@ fn a_dry_run_counts_readable_replies_and_names_a_cure() {
     assert_snapshot!(dry(""), @r#"
     0 of 16 sampled replies can be read, such as:
       "down" (invalid: there is no action where it was asked for)
-    From such replies little can be learned: let the model imitate a few episodes first (--warmup), or restrict replies to the action words (--set policy.constrain=true --set policy.reply=word)
+    From such replies little can be learned: the built-in model replies with action words only (--set policy.reply=word)
     would train 93,184 parameters, of an adapter
     "#);
     assert_snapshot!(dry("--warmup"), @r#"

@@ -27,5 +27,6 @@ pub use error::{PlayError, SettingError};
 pub use player::{ActionRequest, Player, Reply};
 pub use progress::Progress;
 pub use prompt_writer::{AgentView, PromptWriter};
-pub use referee::{Referee, Seat};
+pub use referee::Referee;
 pub use reply::{ReplyForm, UnreadReason};
+pub use scenes::Seat;

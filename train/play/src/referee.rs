@@ -4,12 +4,11 @@
 //! replies.
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
-use serde::{Deserialize, Serialize};
 
 use crate::episode::{Episode, EpisodeEnd, Turn};
 use crate::player::{ActionRequest, Player, Reply};
 use crate::seeds;
-use crate::{AgentView, PlayError};
+use crate::{AgentView, PlayError, Seat};
 
 /// The rules of the referee.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,28 +17,6 @@ pub struct Referee {
     pub step_limit: usize,
     /// Subtracted from the return for an unreadable reply.
     pub format_penalty: f64,
-}
-
-/// One game to play.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Seat {
-    /// the seed of the initial state
-    pub scene: u64,
-    /// the seed of chance events afterwards
-    pub luck: u64,
-    /// the seed of the players' random choices
-    pub reply: u64,
-}
-
-impl Seat {
-    /// Returns a game whose three seeds are this one.
-    pub fn of(seed: u64) -> Seat {
-        Seat {
-            scene: seed,
-            luck: seed,
-            reply: seed,
-        }
-    }
 }
 
 type FailedSeat = (usize, GameError);

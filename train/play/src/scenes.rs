@@ -2,9 +2,9 @@
 //! every seed, run and number of episodes, and no run trains on another run's evaluation scenes.
 
 use lapwing_env::Scenario;
+use serde::{Deserialize, Serialize};
 
 use crate::PlayError;
-use crate::Seat;
 use crate::seeds;
 
 /// One scene in this many is held out.
@@ -15,6 +15,28 @@ const PROBES: usize = 64;
 const REPEATED: usize = 4;
 /// The number of draws after which a scene of the wanted kind is considered missing.
 const DRAWS: usize = 10_000;
+
+/// One game to play.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Seat {
+    /// the seed of the initial state
+    pub scene: u64,
+    /// the seed of chance events afterwards
+    pub luck: u64,
+    /// the seed of the players' random choices
+    pub reply: u64,
+}
+
+impl Seat {
+    /// Returns a game whose three seeds are this one.
+    pub fn of(seed: u64) -> Seat {
+        Seat {
+            scene: seed,
+            luck: seed,
+            reply: seed,
+        }
+    }
+}
 
 /// The divided scenes of one game.
 #[derive(Debug, Clone, Copy)]

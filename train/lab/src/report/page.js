@@ -340,7 +340,7 @@ function tiles() {
       tile('Return on held-out scenes', change(of(before, 'return_mean'), of(after, 'return_mean')), seeds + (baselines ? listed(returns(baselines)) : '') + greedily('return_mean')));
   }
   list.append(
-    tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations`));
+    tile('Time', duration(seconds), `${plural(sum(runs.map(run => run.steps_done)), 'step')}, with evaluations; without tests and a warm-up`));
   if (played) {
     list.append(tile('Tokens computed', figure(computed), `of ${figure(played)} played: ${(100 * computed / played).toFixed(1)} %, shared parts of prompts are computed once`));
   }

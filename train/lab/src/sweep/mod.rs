@@ -130,8 +130,14 @@ impl Sweep {
             }
             for &seed in &seeds {
                 let set = [&set[..], &[format!("train.seed={seed}")]].concat();
-                let config = Config::load(&base, &set)
-                    .map_err(|error| format!("setting `{setting}`: {error}"))?;
+                let config = Config::load(&base, &set).map_err(|error| {
+                    // The sweep file has no options.
+                    let problem = error
+                        .to_string()
+                        .replace(" in --set", "")
+                        .replace(" (--set)", "");
+                    format!("setting `{setting}`: {problem}")
+                })?;
                 runs.push(SweepRun {
                     setting: setting.clone(),
                     seed,
