@@ -45,6 +45,10 @@ fn a_failed_run_does_not_lose_the_rest() {
     let write = |text: &str| fs::write(directory.path().join("trial.toml"), text).unwrap();
     fs::create_dir(directory.path().join("empty")).unwrap();
     write(FILE);
+    let planned = succeeds(directory.path(), "sweep trial.toml --dry-run").out;
+    assert_eq!(planned.lines().count(), 6, "{planned}");
+    assert!(planned.contains("\nbroken seed 2: "), "{planned}");
+    assert!(!directory.path().join("sweeps").exists());
     let first = run(directory.path(), "sweep trial.toml --jobs 2");
     assert_eq!(first.code, 1, "{}", first.err);
     assert!(

@@ -212,6 +212,9 @@ pub struct SweepArgs {
     /// Print and write the results so far, also while runs are in progress, and run nothing
     #[arg(long, conflicts_with_all = ["jobs", "part"])]
     pub results: bool,
+    /// Check all configs, list the runs, and exit without writing files
+    #[arg(long, conflicts_with_all = ["jobs", "results"])]
+    pub dry_run: bool,
     /// Write runs and results to this directory. Existing runs are resumed [default: sweeps/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -64,6 +64,14 @@ pub fn sweep(device: DeviceArgs, arguments: &SweepArgs) -> Result<()> {
             files::check_exists(dir)?;
         }
     }
+    if arguments.dry_run {
+        for cell in &share {
+            let done = if is_done(cell) { ", done" } else { "" };
+            let (name, set) = (name(cell), cell.set.join(" "));
+            writeln!(out::shown(), "{name}: {} with {set}{done}", cell.base)?;
+        }
+        return Ok(());
+    }
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let _locks = directory::lock_part(place, number, count)?;
     let stop = interrupt::listen(interrupt::STEP_IS_SAVED)?;

@@ -344,6 +344,11 @@ pub fn is_in_use(path: &Path) -> bool {
 pub fn check_free(path: &Path) -> Result<(), RecordError> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(unfit(path, "exists: choose another place with --out")),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            let problem =
+                "cannot be made: a part of its path is a file: choose another place with --out";
+            Err(unfit(path, problem))
+        }
         Ok(_) if !names(path)?.is_empty() => Err(RecordError::Occupied(path.to_owned())),
         _ => Ok(()),
     }
