@@ -530,7 +530,12 @@ mod tests {
         let first = "let the model imitate a few episodes first (--warmup)";
         assert_eq!(of(&[]), format!("{first}{word}"));
         let tags = ", or restrict replies to the action words (--set policy.constrain=true --set policy.reply=word)";
-        assert_eq!(of(&["policy.reply=tags"]), format!("{first}{tags}"));
+        let other = ["policy.reply=tags", "model.dir=mine"];
+        assert_eq!(of(&other), format!("{first}{tags}"));
+        assert_eq!(
+            of(&["policy.reply=tags"]),
+            "the built-in model replies with action words only (--set policy.reply=word)"
+        );
         let more = "use more than 7 updates (--warmup=N)";
         assert_eq!(of(&["warmup.updates=7"]), format!("{more}{word}"));
         assert!(

@@ -225,7 +225,6 @@ fn a_place_that_cannot_be_written_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     let error = RunDirectory::create(&dir.path().join("file/run"), &config()).unwrap_err();
-    assert!(matches!(error, RecordError::Write { .. }));
     #[cfg(unix)]
-    assert_snapshot!(told(&error, dir.path()), @"DIR/file/run: cannot be written: Not a directory (os error 20); a part of its path is a file: choose another place with --out");
+    assert_snapshot!(told(&error, dir.path()), @"DIR/file/run cannot be made: a part of its path is a file: choose another place with --out");
 }
