@@ -125,3 +125,42 @@ pub(super) fn forecast(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use lapwing_train::Config;
+    use lapwing_train::state::RunPurpose;
+
+    use super::*;
+
+    #[test]
+    fn the_turns_of_random_actions_are_counted() {
+        let work = |more: &[&str]| {
+            let settings = [&["train.groups=2", "train.group_size=4"], more].concat();
+            let settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
+            let config = Config::load("frozen-lake", &settings).unwrap();
+            let gpu = lapwing_tensor::check::gpu();
+            let state = State::new(&gpu, None, config, RunPurpose::Train, &());
+            StepWork::of(&mut state.unwrap()).unwrap().unwrap()
+        };
+        let all = work(&["train.sampling=all"]);
+        assert_eq!((all.playing[0], all.reply), (8, 1));
+        assert_eq!(all.playing.iter().sum::<usize>(), all.turns);
+        assert!(all.playing.is_sorted_by(|before, after| before >= after));
+        assert_eq!(
+            (all.trained_turns, all.trained.len()),
+            (all.turns, all.prompts.len())
+        );
+        // Prompts share their beginnings, and states recur.
+        assert!((all.turns..20 * all.turns).contains(&all.prompts.len()));
+
+        let some = work(&[
+            "train.sampling=aaw",
+            "train.learn=1",
+            "policy.reply=tags",
+            "policy.max_new_tokens=20",
+        ]);
+        assert_eq!((some.playing[0], some.reply), (8, 20));
+        assert!(some.trained_turns < some.turns / 2 && some.trained.len() < some.prompts.len());
+    }
+}
