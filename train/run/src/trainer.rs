@@ -407,23 +407,31 @@ pub(crate) mod tests {
 
     /// Starts or resumes the run in this directory, as the program does.
     fn train_to(steps: usize, dir: &Path) {
-        let never = StopIn {
-            left: Cell::new(usize::MAX),
-            stop: AtomicBool::new(false),
-        };
+        let never = StopIn::phase(usize::MAX);
         assert_eq!(train_until(steps, dir, &never), TrainingEnd::Finished);
     }
 
-    /// Asks a run to stop when so many phases were begun.
+    /// Asks a run to stop in one of its phases, which count from 1.
     struct StopIn {
-        left: Cell<usize>,
+        phase: usize,
+        begun: Cell<usize>,
         stop: AtomicBool,
+    }
+
+    impl StopIn {
+        fn phase(phase: usize) -> StopIn {
+            StopIn {
+                phase,
+                begun: Cell::new(0),
+                stop: AtomicBool::new(false),
+            }
+        }
     }
 
     impl Progress for StopIn {
         fn phase(&self, _: &'static str, _: usize, _: &'static str) {
-            self.left.set(self.left.get().saturating_sub(1));
-            self.stop.store(self.left.get() == 0, Relaxed);
+            self.begun.set(self.begun.get() + 1);
+            self.stop.store(self.begun.get() >= self.phase, Relaxed);
         }
     }
 
@@ -521,20 +529,17 @@ pub(crate) mod tests {
         let home = tempfile::tempdir().unwrap();
         let [whole, stopped] = ["whole", "stopped"].map(|name| home.path().join(name));
         train_to(1, &whole);
-        for phase in 1.. {
-            let until = StopIn {
-                left: Cell::new(phase),
-                stop: AtomicBool::new(false),
-            };
+        // An evaluation and two tests, a rollout and an update, an evaluation and two tests.
+        for phase in 1..=8 {
+            let until = StopIn::phase(phase);
             let dir = stopped.join(phase.to_string());
             let ended = train_until(1, &dir, &until);
+            // A step is finished; otherwise the phase in progress is the last.
+            let last = if phase == 4 { 5 } else { phase };
+            assert_eq!(until.begun.get(), last);
+            assert_eq!(ended == TrainingEnd::Finished, phase == 8, "{phase}");
             train_to(1, &dir);
             assert!(left(&dir) == left(&whole), "stopped in phase {phase}");
-            if ended == TrainingEnd::Finished {
-                // A rollout and an update; an evaluation and two tests, before and after.
-                assert_eq!(phase, 2 + 2 * 3);
-                break;
-            }
         }
     }
 
