@@ -246,7 +246,7 @@ fn responses_are_those_of_openais_api() {
     let list = server.get("/v1/models").right();
     let mut log = String::new();
     server.stderr.read_line(&mut log).unwrap();
-    assert!(log.starts_with("GET /v1/models 200, 0."), "{log}");
+    assert!(log.starts_with("GET /v1/models 200, "), "{log}");
     assert_eq!(list["object"], "list");
     assert_eq!(list["data"][0]["id"], "lapwing-base-2");
     assert_eq!(
