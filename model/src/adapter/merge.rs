@@ -76,8 +76,8 @@ pub enum GgufType {
 
 impl ModelDirectory {
     /// Writes this model as a GGUF file for llama.cpp, which must be new; with an adapter of [`ModelDirectory::adapter`] merged
-    /// into it, if there is one. Sums are computed in f32 and rounded once; vectors stay in f32. The metadata are those of the model's own GGUF
-    /// file, or made from its config, its tokenizer and its chat template. `progress` receives the number of tensors
+    /// into it, if there is one. Sums are computed in f32 and rounded once; vectors stay in f32. The metadata are those of the
+    /// model's own GGUF file, or made from its config, its tokenizer and its chat template. `progress` receives the number of tensors
     /// written so far and the total.
     ///
     /// # Errors

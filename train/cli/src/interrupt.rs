@@ -41,7 +41,7 @@ pub fn is_asked() -> bool {
 }
 
 /// The answer of a training run to the first signal.
-pub const STEP_IS_SAVED: &str = "the step or evaluation in progress is finished, then the run is saved; an unfinished warm-up starts again";
+pub const STEP_IS_SAVED: &str = "the step, evaluation or test in progress is finished, then the run is saved; an unfinished warm-up starts again";
 
 /// Makes a signal end the program together with the child processes of external environments among these games. Without
 /// it, a child only sees the end of its standard input, which one that hangs ignores.

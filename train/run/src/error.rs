@@ -66,7 +66,7 @@ impl Error {
         if let Some(file) = gguf_in(dir) {
             let file = file.display();
             return Error::Unusable(format!(
-                "{text} has no config.json; a GGUF file is named itself: --model {file}"
+                "{text} has no config.json, but holds a GGUF file: name that (--model {file})"
             ));
         }
         if let (true, Some(parent)) = (dir.is_file(), dir.parent()) {

@@ -117,8 +117,8 @@ impl Files {
     }
 
     /// Opens a model directory or a GGUF file; `None` is the built-in model. The tokenizer and the template may be those of
-    /// another directory. Those of a directory are [untrusted](TextFiles::untrusted): they run in a sandboxed process if the program has called
-    /// [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
+    /// another directory. Those of a directory are [untrusted](TextFiles::untrusted): they run in a sandboxed process if the
+    /// program has called [`run_sandbox_if_requested`](lapwing_model::run_sandbox_if_requested).
     ///
     /// # Errors
     /// If a file is missing or invalid; the error names it.

@@ -978,6 +978,11 @@ fn a_model_of_the_user_gets_a_reply_that_fits() {
         let (reply, notes, _) = resolve(vocab, more);
         assert_eq!((reply, &*notes), (wanted, ""), "{vocab} {more:?}");
     }
+    // A preset whose replies are long keeps their length.
+    let model = format!("model.dir={:?}", dir.path());
+    let settings = ["policy.reply=think".to_owned(), model];
+    let paper = Config::resolve("frozen-lake-paper", &settings).unwrap();
+    assert_eq!(paper.config.policy.max_new_tokens, 256);
     let (reply, notes, _) = resolve(49152, &["policy.reply=tags"]);
     assert_eq!(reply, (ReplyForm::Tags, 64));
     assert!(notes.ends_with("another model gets policy.max_new_tokens = 64 instead"));

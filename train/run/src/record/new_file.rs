@@ -90,3 +90,41 @@ impl NewFile {
         unfit(&self.path, &problem)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_overwritten_and_nothing_is_left_before() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("folder/new.txt");
+        let file = NewFile::at(&path, "--out").unwrap();
+        let names = || {
+            std::fs::read_dir(home.path().join("folder"))
+                .unwrap()
+                .count()
+        };
+        assert_eq!(names(), 0);
+        file.write("all of it").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it");
+        // Another program made it in the meantime.
+        let refused = file.write("other").unwrap_err().to_string();
+        assert!(
+            refused.ends_with("new.txt exists: choose another place with --out"),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it");
+        assert_eq!(names(), 1);
+        let early = NewFile::at(&path, "--keep").err().unwrap().to_string();
+        assert!(
+            early.ends_with("exists: choose another place with --keep"),
+            "{early}"
+        );
+        let below = NewFile::at(&path.join("more"), "--out")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(below.contains("a part of its path is a file"), "{below}");
+    }
+}
