@@ -100,11 +100,7 @@ fn by_hand(weights: &[NamedValues], reference: &Model, groups: &[Group], beta: f
     // A step that moves nothing, and leaves a tenth of the gradient in its first moment.
     parameters.step(lapwing_tensor::AdamW {
         lr: 0.0,
-        beta1: 0.9,
-        beta2: 0.999,
-        eps: 1e-8,
-        weight_decay: 0.0,
-        max_norm: f64::INFINITY,
+        ..Default::default()
     });
     let state = parameters.state().unwrap();
     let gradient =

@@ -173,7 +173,7 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
     /// Returns the rules that all agents read. They do not describe the form of a reply.
     fn rules(&self) -> String;
 
-    /// Returns the action words, which are distinct and the same for all agents.
+    /// Returns the action words, at least one. They are distinct and the same for all agents.
     fn actions(&self) -> &[String];
 
     /// Whether an agent replies with any text, which [`Game::hear`] receives. Its one action then stands for a text.
@@ -197,7 +197,7 @@ pub trait Scenario: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Returns the number of rounds after which a referee stops an episode by default.
+    /// Returns the number of rounds after which a referee stops an episode by default, at least 1.
     fn step_limit(&self) -> usize;
 
     /// Returns the options in force as a JSON object without nulls. Options that change the instructions are left out if
@@ -275,11 +275,15 @@ pub static GAMES: &[Kind] = &[
 /// Returns the game of this name.
 ///
 /// # Errors
-/// If there is none; the error lists all games and variants.
+/// If there is none; the error lists all games and variants. Variants are found by [`find_variant`].
 pub fn find(name: &str) -> Result<&'static Kind, OptionsError> {
     let unknown = || {
         let mut known = Vec::new();
         for kind in GAMES {
+            if kind.variants.iter().any(|it| it.name == name) {
+                let kind = kind.name;
+                return OptionsError(format!("`{name}` is a variant of {kind}: see find_variant"));
+            }
             known.push(kind.name.to_owned());
             known.extend(kind.variants.iter().map(|it| it.name.to_owned()));
         }

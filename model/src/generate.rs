@@ -22,13 +22,14 @@ pub struct GeneratedReply {
 
 /// Continues every prompt. If the arena cannot hold all of them, they are processed in parts, with the same result.
 /// `watch` receives the index of a request and the ids of its reply: none before the first token, then after each token. If
-/// it returns false, the replies are returned as they are.
+/// it returns false, the replies are returned as they are. Rows of the arena that are there are used, so
+/// [clear](KvArena::clear) it before another adapter or after an optimiser step.
 ///
 /// # Errors
 /// The arena cannot hold a prompt and its reply, the logits are not numbers, or the device is lost.
 ///
 /// # Panics
-/// If a prompt is empty.
+/// If a prompt is empty, or an id is not in the vocabulary.
 #[track_caller]
 pub fn generate(
     model: &Model,

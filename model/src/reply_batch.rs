@@ -79,6 +79,7 @@ pub fn sampled_tokens() -> u64 {
 }
 
 /// The replies in progress with one model and adapter. All methods of a batch must be given the same arena.
+#[derive(Debug)]
 pub struct ReplyBatch {
     model: Model,
     adapter: Option<Adapter>,
@@ -88,6 +89,7 @@ pub struct ReplyBatch {
     next: u64,
 }
 
+#[derive(Debug)]
 struct ActiveReply {
     number: u64,
     asked: BatchRequest,

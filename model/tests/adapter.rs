@@ -93,11 +93,7 @@ fn a_fresh_adapter_changes_nothing_and_a_step_changes_it_in_place() {
     parameters.accumulate(&loss.backward());
     let options = AdamW {
         lr: 0.01,
-        beta1: 0.9,
-        beta2: 0.999,
-        eps: 1e-8,
-        weight_decay: 0.0,
-        max_norm: f64::INFINITY,
+        ..AdamW::default()
     };
     parameters.step(options);
     let after = read(Some(&frozen));

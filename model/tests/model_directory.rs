@@ -80,11 +80,9 @@ fn a_new_model_learns_and_is_saved() {
     assert!((before - 48f32.ln()).abs() < 1.0, "{before}");
     let options = AdamW {
         lr: 0.01,
-        beta1: 0.9,
         beta2: 0.99,
-        eps: 1e-8,
-        weight_decay: 0.0,
         max_norm: 1.0,
+        ..AdamW::default()
     };
     for _ in 0..30 {
         parameters.accumulate(&loss(&model).backward());
@@ -152,15 +150,7 @@ fn a_published_model_is_trained_whole() {
         assert_near(name, &logits(&model, &ids), &logits(&reference, &ids), 1e-5);
         let loss = log_probs(&model, None, &ids).mean().neg();
         parameters.accumulate(&loss.backward());
-        let options = AdamW {
-            lr: 0.001,
-            beta1: 0.9,
-            beta2: 0.99,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            max_norm: 1.0,
-        };
-        parameters.step(options);
+        parameters.step(AdamW::default());
         let less = log_probs(&model, None, &ids).mean().neg();
         assert!(less.to_vec().unwrap()[0] < loss.to_vec().unwrap()[0]);
         assert!(values(&reference) == stored, "the reference has moved");

@@ -169,7 +169,7 @@ fn the_sandbox_returns_the_results_of_this_process() {
         config["eos_token"] = json!("gone")
     });
     let there = TextFiles::untrusted(copy.0.path()).unwrap();
-    let error = there.tokenizer(&config).err().unwrap().to_string();
+    let error = there.tokenizer(&config).unwrap_err().to_string();
     let wanted = "tokenizer_config.json: eos_token: \"gone\" is not in tokenizer.json";
     assert!(error.ends_with(wanted), "{error}");
 }

@@ -220,7 +220,7 @@ impl GoldenCopy {
         let gpu = check::gpu();
         let start = Instant::now();
         let result = Model::load(&gpu, self.0.path(), Precision::Auto);
-        let error = result.err().expect("an error").to_string();
+        let error = result.expect_err("an error").to_string();
         assert!(
             start.elapsed() < Duration::from_secs(1),
             "{:?}: {error}",

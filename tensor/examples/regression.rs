@@ -18,11 +18,8 @@ pub fn fit() -> Result<[f32; 2], GpuError> {
         parameters.accumulate(&loss.backward());
         let _norm = parameters.step(AdamW {
             lr: 0.05,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.0,
             max_norm: 1.0,
+            ..AdamW::default()
         });
         if step % 100 == 0 {
             println!("step {step}: loss {:.5}", loss.to_vec()?[0]);

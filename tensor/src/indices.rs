@@ -7,7 +7,7 @@ use crate::Tensor;
 use crate::gpu::{Bind, Binding, Gpu, GpuError};
 
 /// A list of integers on the device, such as token ids, positions or row numbers. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Indices {
     values: Binding,
     len: usize,

@@ -15,11 +15,12 @@
 //! There is one tensor type ([`Tensor`]: f32, contiguous, any shape) and one device type ([`Gpu`]: any device of Vulkan,
 //! Metal or Direct3D 12, including software drivers). An op records its gradient only if one of its inputs is tracked.
 //! Work is recorded and submitted in batches; [`Tensor::to_vec`] waits for it. Ops for reinforcement learning of language
-//! models are in [`rl`].
+//! models are in [`rl`]; [`Tensor::log_probs`] is also the cross-entropy of a classifier. Ops of single elements take up to four axes.
 //!
 //! # Panics
-//! Shapes that do not fit are bugs in the program: ops panic, at the caller's line, with the name of the op and the
-//! shapes. Errors at run time (no device, a lost device, no memory) are a [`GpuError`].
+//! Shapes that do not fit, and tensors of several devices, are bugs in the program: ops panic, at the caller's line, with the
+//! name of the op and the shapes. Errors at run time (no device, a lost device, no memory) are a [`GpuError`], which the next
+//! read of a tensor, or [`Gpu::finish`], returns.
 //!
 //! # Determinism
 //! On one device the same calls give the same bits: no kernel adds floats in an order that depends on timing.

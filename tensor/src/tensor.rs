@@ -69,7 +69,9 @@ impl Tensor {
     #[track_caller]
     pub fn window(&self, range: Range<usize>) -> Tensor {
         assert!(
-            range.start.is_multiple_of(ALIGNMENT) && range.end <= self.len(),
+            range.start.is_multiple_of(ALIGNMENT)
+                && range.start <= range.end
+                && range.end <= self.len(),
             "window: {range:?} of {} values, from a multiple of {ALIGNMENT}",
             self.len()
         );
@@ -127,6 +129,10 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::to_vec`].
+    ///
+    /// # Panics
+    /// If they are of several devices.
+    #[track_caller]
     pub fn to_vecs(all: &[&Tensor]) -> Result<Vec<Vec<f32>>, GpuError> {
         let bindings: Vec<&Binding> = all.iter().map(|tensor| &tensor.values).collect();
         Binding::read_all(&bindings)
@@ -135,9 +141,13 @@ impl Tensor {
     /// Overwrites the values in place, after all work recorded so far. Tensors that share the values change too.
     ///
     /// # Panics
-    /// If the number of values differs.
+    /// If the number of values differs, or the tensor is tracked.
     #[track_caller]
     pub fn write(&self, values: &[f32]) {
+        assert!(
+            !self.is_tracked(),
+            "write: the tensor is tracked, and tracked values must not change; detach it"
+        );
         assert!(
             values.len() == self.len(),
             "write: {} values for the shape {:?}",
@@ -216,12 +226,25 @@ struct TapeNode {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+impl Drop for TapeNode {
+    /// Drops the inputs one after the other: recursion would overflow the stack on a long tape.
+    fn drop(&mut self) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        while let Some(input) = inputs.pop() {
+            if let Some(mut node) = input.and_then(Arc::into_inner) {
+                inputs.append(&mut node.inputs);
+            }
+        }
+    }
+}
+
 /// The gradients of the leaves.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Gradients(HashMap<u64, Tensor>);
 
 impl Gradients {
-    /// Returns the gradient of a tensor from [`Tensor::tracked`]; `None` if the result does not depend on it.
+    /// Returns the gradient of a tensor from [`Tensor::tracked`], or of its clones; `None` if the result does not depend on it.
+    /// Each call of `tracked` makes another leaf.
     pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
         self.0.get(&leaf.node.as_ref()?.id)
     }
@@ -424,6 +447,33 @@ mod tests {
                 assert_eq!(values(&plain), values(&again));
             }
         }
+    }
+
+    #[test]
+    fn a_long_tape_is_dropped() {
+        // A test's thread has a stack of 2 MiB.
+        let one = Tensor::full(&gpu(), &[1], 1.0);
+        let mut x = one.tracked();
+        for _ in 0..50_000 {
+            x = x.reshape(&[1]);
+        }
+        drop(x);
+    }
+
+    #[test]
+    #[should_panic(expected = "the tensors are on several devices")]
+    fn tensors_of_two_devices_are_refused() {
+        let other = Gpu::open(crate::GpuOptions::default()).unwrap();
+        let x = |gpu: &Gpu| Tensor::full(gpu, &[2], 1.0);
+        x(&gpu()).add(&x(&other));
+    }
+
+    #[test]
+    #[should_panic(expected = "the tensors are on several devices")]
+    fn reading_from_two_devices_is_refused() {
+        let other = Gpu::open(crate::GpuOptions::default()).unwrap();
+        let x = |gpu: &Gpu| Tensor::full(gpu, &[2], 1.0);
+        let _ = Tensor::to_vecs(&[&x(&gpu()), &x(&other)]);
     }
 
     #[test]

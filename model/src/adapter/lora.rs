@@ -13,7 +13,7 @@ use crate::{Linear, LoraConfig, Model, ModelError, StoredAdapter, Targets};
 
 /// The low-rank terms of a model. They are views into the arena of [`Parameters`], so an optimiser step there changes them.
 /// Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Adapter {
     config: LoraConfig,
     sites: Vec<LoraSite>,

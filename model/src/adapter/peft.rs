@@ -21,6 +21,7 @@ const CONFIG: &str = "adapter_config.json";
 const PREFIX: &str = "base_model.model.";
 
 /// An adapter that is read from its files and fits a model's config. Nothing is on a device yet.
+#[derive(Debug)]
 pub struct StoredAdapter {
     pub(crate) config: LoraConfig,
     pub(crate) sites: Vec<LoraSite>,

@@ -11,7 +11,9 @@ use super::results::{KeptPasses, KeptResults, Results};
 use super::trie::{ROOT, TokenNode};
 use crate::{Adapter, Model, ModelError, PackedTree};
 
-/// The cache of one model and adapter. It must be [cleared](KvArena::clear) after an optimiser step.
+/// The cache of one model and adapter. [Clear](KvArena::clear) it after an optimiser step, and before another adapter uses it:
+/// it does not notice either.
+#[derive(Debug)]
 pub struct KvArena {
     gpu: Gpu,
     layout: ArenaLayout,

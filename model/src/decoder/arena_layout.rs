@@ -4,13 +4,14 @@ use super::token_tree::PackedTree;
 use super::trie::{ROOT, TokenNode, Trie};
 
 /// A trie of tokens, each with a row. Rows are assigned in order, so tokens that are added together are adjacent.
+#[derive(Debug)]
 pub(crate) struct ArenaLayout {
     trie: Trie,
     rows: Vec<NodeRows>, // per node; the root's is unused
     used: usize,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Copy)]
 struct NodeRows {
     row: u32,
     /// The node at the start of the contiguous range that this row belongs to.

@@ -33,6 +33,7 @@ const BUFFER: [usize; RESULTS] = [0, 0, 0, 1, 1, 1, 0, 0, 0];
 const UNIT: usize = 64 * ALIGNMENT;
 
 /// The kept results of several passes.
+#[derive(Debug)]
 pub(crate) struct KeptPasses {
     gpu: Gpu,
     /// of each result
@@ -44,6 +45,7 @@ pub(crate) struct KeptPasses {
 }
 
 /// The results of one pass lie one after the other in the same place of all blocks' buffers.
+#[derive(Debug)]
 struct Pass {
     nodes: Range<usize>,
     place: [Range<usize>; 2],
@@ -165,7 +167,7 @@ fn in_buffer(buffer: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The results that a [`KvArena`](crate::KvArena) keeps of the tokens of a packed tree.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct KeptResults {
     columns: [usize; RESULTS],
     blocks: Vec<[Tensor; 2]>,

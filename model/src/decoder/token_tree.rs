@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::trie::{ROOT, TokenNode, Trie};
 
 /// A tree of sequences in which equal prefixes are merged.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct TokenTree {
     trie: Trie,
 }
@@ -72,7 +72,7 @@ impl TokenTree {
 }
 
 /// A token tree as flat arrays with one entry per token.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedTree {
     /// Token ids.
     pub ids: Vec<u32>,

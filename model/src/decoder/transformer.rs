@@ -25,7 +25,7 @@ use super::results::{KeptResults, Results};
 use crate::{Adapter, Linear, LoadReport, ModelConfig, PackedTree, TokenTree};
 
 /// A decoder language model on the device. Clones share the weights.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) config: ModelConfig,
     pub(crate) gpu: Gpu,
@@ -38,7 +38,7 @@ pub struct Model {
     pub(crate) recomputes: bool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) attention_norm: Tensor,               // (C)
     pub(crate) linears: [Affine; 7],                 // in the order of Linear::BLOCK
@@ -47,14 +47,14 @@ pub(crate) struct Block {
 }
 
 /// y = x W^T + bias
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Affine {
     pub(crate) weight: Matrix,       // (N, K)
     pub(crate) bias: Option<Tensor>, // (N)
 }
 
 /// The tokens of one forward pass, on the device. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Tokens {
     ids: Indices,
     positions: Indices,
@@ -72,7 +72,12 @@ impl Tokens {
     }
 
     /// Uploads one sequence.
+    ///
+    /// # Panics
+    /// If it is empty.
+    #[track_caller]
     pub fn sequence(gpu: &Gpu, ids: &[u32]) -> Tokens {
+        assert!(!ids.is_empty(), "sequence: there are no tokens");
         let mut tree = TokenTree::default();
         tree.insert(ids);
         Tokens::new(gpu, &tree.pack())
@@ -81,6 +86,10 @@ impl Tokens {
 
 impl Model {
     /// Returns the hidden states of every token after the last norm: (T, C). Without an adapter this is the reference policy.
+    ///
+    /// # Panics
+    /// If an id is not in the vocabulary.
+    #[track_caller]
     pub fn forward(&self, tokens: &Tokens, adapter: Option<&Adapter>) -> Tensor {
         // Recomputed blocks outlive this call.
         let owned = Arc::new((self.clone(), tokens.clone(), adapter.cloned()));

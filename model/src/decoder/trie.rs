@@ -18,13 +18,14 @@ impl TokenNode {
 pub(crate) const ROOT: TokenNode = TokenNode(0);
 
 /// The nodes are in order of creation, so a parent comes before its children.
+#[derive(Debug)]
 pub(crate) struct Trie {
     nodes: Vec<TrieEntry>,
     /// All children but the first of each node.
     others: HashMap<(TokenNode, u32), TokenNode>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Copy)]
 pub(crate) struct TrieEntry {
     pub(crate) id: u32,
     /// The root is its own parent.

@@ -11,6 +11,7 @@ use crate::{ModelDirectory, ModelError};
 
 /// The tokenizer, template, licence and other files beside a model's config and weights, in memory: the directory of a model
 /// that is trained may be gone by the time it is saved.
+#[derive(Debug)]
 pub struct CompanionFiles {
     pub(crate) files: Vec<(OsString, Vec<u8>)>,
 }

@@ -53,6 +53,7 @@ pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The bytes of a file, mapped or in memory.
+#[derive(Debug)]
 pub(crate) enum FileBytes {
     Mapped(Mmap),
     Memory(Arc<[u8]>),

@@ -20,6 +20,7 @@ const TOKENIZER: &str = "tokenizer.json";
 
 /// A model directory or a GGUF file whose config and weight headers are read and agree. No value is read and nothing is on a
 /// device yet.
+#[derive(Debug)]
 pub struct ModelDirectory {
     dir: PathBuf,
     /// The directory or GGUF file of the tokenizer and the chat template.

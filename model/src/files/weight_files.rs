@@ -16,6 +16,7 @@ use super::stored_floats::{from_f32, to_f32};
 use crate::{ModelConfig, ModelError};
 
 /// The tensors of a model or an adapter on disk.
+#[derive(Debug)]
 pub(crate) struct WeightFiles {
     /// The directory of an index, or the single file.
     path: PathBuf,
@@ -23,6 +24,7 @@ pub(crate) struct WeightFiles {
     tensors: BTreeMap<String, StoredTensor>,
 }
 
+#[derive(Debug)]
 pub(crate) struct StoredTensor {
     file: usize,
     pub(crate) encoding: Encoding,

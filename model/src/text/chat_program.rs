@@ -60,6 +60,7 @@ impl TextConfig {
 }
 
 /// A parsed chat template.
+#[derive(Debug)]
 pub(crate) struct ChatProgram {
     pub(crate) path: PathBuf,
     pub(crate) special_tokens: Map<String, Value>,

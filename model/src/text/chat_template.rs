@@ -30,6 +30,7 @@ impl Message {
 }
 
 /// A parsed chat template with the special tokens that it may print. Threads that share it wait for each other.
+#[derive(Debug)]
 pub struct ChatTemplate {
     runner: Arc<Runner>,
     path: PathBuf,

@@ -15,6 +15,7 @@ use crate::files::gguf::{file_of_model, is_gguf};
 /// takes more than a hundred bytes of memory for each.
 pub(crate) const MAX_TEXT: usize = 4 << 20;
 
+#[derive(Debug)]
 pub(crate) struct Codec {
     pub(crate) inner: tokenizers::Tokenizer,
     path: PathBuf,

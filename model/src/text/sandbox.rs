@@ -36,6 +36,7 @@ const MAX_REPLY: usize = 32 << 20;
 pub(super) static IS_SANDBOX_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
 /// Where the tokenizer and the template of a directory run.
+#[derive(Debug)]
 pub(super) enum Runner {
     /// In this process.
     Local(Box<Mutex<TextServer>>),
@@ -62,6 +63,7 @@ impl Runner {
 }
 
 /// The process of one directory. Dropping it ends the process.
+#[derive(Debug)]
 pub(super) struct SandboxProcess {
     dir: PathBuf,
     /// The process, or the file and the reason of its end. After a limit it is not started again, because the next request
@@ -69,6 +71,7 @@ pub(super) struct SandboxProcess {
     child: Mutex<Result<SandboxChild, (PathBuf, String)>>,
 }
 
+#[derive(Debug)]
 struct SandboxChild {
     child: Child,
     requests: ChildStdin,

@@ -10,6 +10,7 @@ use crate::{ChatTemplate, ModelConfig, ModelError, Tokenizer};
 
 /// The tokenizer and the chat template of a model directory. Both are programs: a template can loop and nest, and a
 /// normaliser can double a text twenty times.
+#[derive(Debug)]
 pub struct TextFiles {
     pub(super) dir: PathBuf,
     pub(super) runner: Arc<Runner>,

@@ -41,6 +41,7 @@ impl TextRequest {
 pub(super) type TextReply<T> = Result<T, (String, String)>;
 
 /// The tokenizer and the template of a directory, once they are read.
+#[derive(Debug)]
 pub(super) struct TextServer {
     dir: PathBuf,
     codec: Option<Codec>,

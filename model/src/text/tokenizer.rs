@@ -11,7 +11,7 @@ use crate::files::gguf::file_of_model;
 use crate::{ModelConfig, ModelError, TextFiles};
 
 /// A tokenizer and the ids that end a reply. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Tokenizer {
     runner: Arc<Runner>,
     path: PathBuf,

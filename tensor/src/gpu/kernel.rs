@@ -123,6 +123,7 @@ impl Kernel {
 
     /// Records one run. `constants` replace the shader's `const` lines of these names; `buffers` are
     /// `@binding(0)`, `@binding(1)`, …; `params` is its `var<immediate>` but for the last member, `first_group`.
+    #[track_caller]
     pub(crate) fn launch<P: bytemuck::Pod>(
         &self,
         constants: &[(&'static str, u32)],
@@ -131,7 +132,7 @@ impl Kernel {
         groups: Groups,
     ) {
         let bindings: Vec<&Binding> = buffers.iter().map(|buffer| buffer.binding()).collect();
-        let gpu = bindings[0].gpu();
+        let gpu = Binding::gpu_of(&bindings);
         // After a failure nothing is computed until the caller has got the error.
         if groups.count == 0 || gpu.has_failed() {
             return;

@@ -416,13 +416,26 @@ impl Binding {
         Ok(Binding::read_all(&[self])?.remove(0))
     }
 
+    /// The device of all of them.
+    #[track_caller]
+    pub(super) fn gpu_of<'a>(all: &[&'a Binding]) -> &'a Gpu {
+        let gpu = all[0].gpu();
+        let is_there = |binding: &&Binding| Arc::ptr_eq(&binding.gpu().0, &gpu.0);
+        assert!(
+            all.iter().all(is_there),
+            "the tensors are on several devices"
+        );
+        gpu
+    }
+
     /// Does so for several bindings of one device, which waits only once.
+    #[track_caller]
     pub(crate) fn read_all<T: bytemuck::Pod>(all: &[&Binding]) -> Result<Vec<Vec<T>>, GpuError> {
         let size: u64 = all.iter().map(|binding| binding.room()).sum();
         if size == 0 {
             return Ok(vec![Vec::new(); all.len()]);
         }
-        let gpu = all[0].gpu();
+        let gpu = Binding::gpu_of(all);
         gpu.take_failure()?;
         if !all.iter().all(|binding| binding.storage.is_there) {
             let text = "this tensor was made after a failure and never computed".to_owned();
@@ -478,6 +491,18 @@ impl Binding {
             let groups = Groups::of(size.div_ceil(16) as usize, 64);
             FILL.launch(&[], &[&part], &params, groups);
         }
+    }
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gpu({})", self.caps().name)
+    }
+}
+
+impl std::fmt::Debug for Binding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Binding({} bytes)", self.size)
     }
 }
 
@@ -568,11 +593,7 @@ mod tests {
         x.write(&[7.0, 7.0, 7.0]);
         let settings = AdamW {
             lr: 0.1,
-            beta1: 0.9,
-            beta2: 0.99,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            max_norm: 1.0,
+            ..AdamW::default()
         };
         parameters.step(settings);
         let error = before.to_vec().unwrap_err();
@@ -615,7 +636,7 @@ mod tests {
             // New kernels, new buffers, writes, reads, gradients.
             let y = x.attention(&x, &x, &Visibility::tree(&gpu, &[4; 4]), 1, 1);
             let gradients = y.matmul_nt(&x).sum().backward();
-            x.write(&[1.0; 64]);
+            x.detach().write(&[1.0; 64]);
             let gradient = gradients.get(&x).unwrap().to_vec();
             for result in [
                 x.to_vec(),

@@ -50,10 +50,25 @@ pub struct AdamW {
     pub max_norm: f64,
 }
 
+impl Default for AdamW {
+    /// The settings of PyTorch's Adam: a rate of 1e-3, no weight decay, no clipping.
+    fn default() -> AdamW {
+        AdamW {
+            lr: 1e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            max_norm: f64::INFINITY,
+        }
+    }
+}
+
 /// A tensor on the host: its name, the length of each axis, its values.
 pub type NamedValues = (String, Vec<usize>, Vec<f32>);
 
 /// Tensors that share a binding.
+#[derive(Debug)]
 struct ParameterArena {
     values: Tensor,
     gradients: Tensor,
@@ -61,6 +76,7 @@ struct ParameterArena {
     second_moment: Tensor,
 }
 
+#[derive(Debug)]
 struct ParameterSlot {
     name: String,
     arena: usize,
@@ -73,7 +89,9 @@ struct ParameterSlot {
 /// Trained tensors with their gradients and AdamW moments.
 ///
 /// An update has three dispatches for any number of tensors (per 128 MiB on a device with that limit of a binding), and
-/// reads nothing back.
+/// reads nothing back. To save them, keep [`Parameters::values`], which [`Parameters::new`] takes; to resume training,
+/// keep [`Parameters::state`] and [`Parameters::steps`], which [`Parameters::restore`] takes.
+#[derive(Debug)]
 pub struct Parameters {
     gpu: Gpu,
     arenas: Vec<ParameterArena>,
@@ -179,7 +197,7 @@ impl Parameters {
     }
 
     /// Adds the gradients of a loss to those accumulated since the last step. Tensors that the loss does not depend on keep
-    /// theirs.
+    /// theirs, and gradients of other tensors are ignored.
     pub fn accumulate(&mut self, gradients: &Gradients) {
         for (index, arena) in self.arenas.iter().enumerate() {
             let added: Vec<(usize, &Tensor)> = self
@@ -226,6 +244,8 @@ impl Parameters {
     ///
     /// If the norm is infinite or not a number, values and moments stay as they are and only the number of steps changes,
     /// so that one bad batch does not destroy the run.
+    ///
+    /// Values change in place, so call `backward` on losses of the old values first.
     pub fn step(&mut self, settings: AdamW) -> Tensor {
         // After a failure nothing is computed until the caller has got the error.
         self.steps += u64::from(!self.gpu.has_failed());

@@ -46,9 +46,9 @@ impl Tensor {
         mul = binary of Mul;
         /// a / b
         div = binary of Div;
-        /// The smaller of a and b.
+        /// The smaller of a and b. If one is not a number, the result depends on the device.
         min = binary of Min;
-        /// The larger of a and b.
+        /// The larger of a and b. If one is not a number, the result depends on the device.
         max = binary of Max;
     }
 
@@ -99,7 +99,7 @@ impl Tensor {
     fn apply(&self, op: &str, other: &Tensor, function: BinaryFunction) -> Tensor {
         let Some(shape) = broadcast(self.shape(), other.shape()) else {
             panic!(
-                "{op}: the shapes {:?} and {:?} cannot be broadcast",
+                "{op}: the shapes {:?} and {:?} cannot be broadcast, or have more than four axes",
                 self.shape(),
                 other.shape()
             )
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "add: the shapes [2, 3] and [2] cannot be broadcast")]
+    #[should_panic(expected = "add: the shapes [2, 3] and [2] cannot be broadcast, or")]
     fn shapes_that_do_not_fit_are_refused() {
         let gpu = gpu();
         Tensor::zeros(&gpu, &[2, 3]).add(&Tensor::zeros(&gpu, &[2]));

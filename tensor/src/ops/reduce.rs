@@ -15,7 +15,12 @@ const RUN: usize = 64;
 
 impl Tensor {
     /// The sum of all elements, a tensor of shape `[]`.
+    ///
+    /// # Panics
+    /// If there are no elements.
+    #[track_caller]
     pub fn sum(&self) -> Tensor {
+        assert!(!self.is_empty(), "sum: {:?} has no elements", self.shape());
         let mut y = self.detach();
         while y.len() > 1 {
             let count = y.len().div_ceil(RUN);
@@ -25,6 +30,10 @@ impl Tensor {
     }
 
     /// The mean of all elements, a tensor of shape `[]`.
+    ///
+    /// # Panics
+    /// If there are no elements.
+    #[track_caller]
     pub fn mean(&self) -> Tensor {
         self.sum()
             .div(&Tensor::full(self.gpu(), &[], self.len() as f32))

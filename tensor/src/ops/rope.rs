@@ -17,7 +17,7 @@ const ROTATE_AND_STORE: Kernel = Kernel::new("rope", "rotate_and_store");
 ///
 /// WGSL guarantees its own functions only to 2⁻¹¹ and only within [-π, π], so the host computes them: the angle is
 /// rounded to f32 as in transformers, the rest is in f64.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Rotations {
     inverse_frequencies: Arc<[f32]>,
     /// (positions, D/2, 2)
@@ -80,6 +80,7 @@ impl Tensor {
 }
 
 /// Queries, keys and values of T tokens before their rotation, (T, heads · D) and twice (T, kv_heads · D).
+#[derive(Debug)]
 pub struct Unrotated {
     /// Queries.
     pub q: Tensor,

@@ -43,7 +43,7 @@ impl Tensor {
         silu = Silu;
         /// x²
         square = Square;
-        /// max(x, 0)
+        /// max(x, 0). If x is not a number, the result depends on the device.
         relu = Relu;
     }
 

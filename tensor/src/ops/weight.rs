@@ -14,6 +14,7 @@ use format::interleave;
 pub use format::{OutOfRange, WeightFormat};
 
 /// Rows of a matrix that is uploaded.
+#[derive(Debug)]
 pub enum WeightRows<'a> {
     /// The values.
     Values(Cow<'a, [f32]>),

@@ -1,5 +1,6 @@
 //! The config sections `[game]`, `[[mix]]` and `[policy]`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -28,13 +29,25 @@ impl GameConfig {
     /// Returns a section for an existing scenario, with every option.
     ///
     /// # Panics
-    /// If its options hold a null.
+    /// If it breaks a rule of [`Scenario`]: its actions are not distinct words, its step limit is 0, or its options are not an
+    /// object without nulls.
+    #[track_caller]
     pub fn of(scenario: &dyn Scenario) -> GameConfig {
+        let (name, actions) = (scenario.name(), scenario.actions());
+        let distinct = actions.iter().collect::<BTreeSet<_>>().len();
+        assert!(
+            !actions.is_empty() && distinct == actions.len(),
+            "{name}: the actions {actions:?} are not distinct words"
+        );
+        assert!(scenario.step_limit() > 0, "{name}: the step limit is 0");
+        let options = scenario.options();
+        let Ok(table) = toml::Table::try_from(&options) else {
+            panic!("{name}: the options {options} are not an object without nulls")
+        };
         GameConfig {
-            name: scenario.name().into(),
+            name: name.into(),
             probe: None,
-            options: toml::Table::try_from(scenario.options())
-                .expect("a game's options hold no nulls"),
+            options: table,
         }
     }
 

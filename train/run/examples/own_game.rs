@@ -3,10 +3,10 @@ use std::sync::atomic::AtomicBool;
 
 use lapwing_env::{Game, GameError, Outcome, Scenario};
 use lapwing_tensor::{Gpu, GpuOptions};
-use lapwing_train::Config;
-use lapwing_train::record::directory::RunDirectory;
+use lapwing_train::record::directory::{self, RunDirectory};
 use lapwing_train::state::{RunPurpose, State};
 use lapwing_train::trainer::train;
+use lapwing_train::{Config, Error};
 
 /// A corridor of seven cells with a random goal. Its picture looks like those of the games that the model knows.
 #[derive(Debug)]
@@ -47,17 +47,33 @@ impl Game for Walk {
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The game has 42 scenes, which recur without being retried.
     let set = "train.steps=40 train.group_size=12 train.retry=0 eval.every=0";
-    let set: Vec<String> = set.split(' ').map(str::to_owned).collect();
-    let game = Box::new(Corridor(["left", "right"].map(str::to_owned)));
-    let (gpu, config) = (
-        Gpu::open(GpuOptions::default())?,
-        Config::load("frozen-lake", &set)?,
-    );
-    let mut state = State::with_games(&gpu, None, vec![game], config, RunPurpose::Train, &())?;
+    let mut set: Vec<String> = set.split(' ').map(str::to_owned).collect();
+    let gpu = Gpu::open(GpuOptions::default())?;
+    let state = |set: &[String], purpose| -> Result<State, Error> {
+        let game = Box::new(Corridor(["left", "right"].map(str::to_owned)));
+        let config = Config::load("frozen-lake", set)?;
+        State::with_games(&gpu, None, vec![game], config, purpose, &())
+    };
+    let mut training = state(&set, RunPurpose::Train)?;
     let home = tempfile::tempdir()?;
-    let mut run = RunDirectory::create(home.path(), &state.config)?;
-    train(&mut state, &mut run, &mut [], &(), &AtomicBool::new(false))?;
-    println!("{:?}", state.best);
-    assert!(state.best.is_some_and(|best| best.score > 0.5));
+    let mut run = RunDirectory::create(home.path(), &training.config)?;
+    train(
+        &mut training,
+        &mut run,
+        &mut [],
+        &(),
+        &AtomicBool::new(false),
+    )?;
+    println!("{:?}", training.best);
+    assert!(training.best.is_some_and(|best| best.score > 0.5));
+
+    // Play with the best adapter. The config of the run names a game that is not built in, so it cannot be loaded by itself.
+    let adapter = directory::best(home.path());
+    set.push(format!("model.adapter={:?}", adapter.display().to_string()));
+    let mut playing = state(&set, RunPurpose::Play)?;
+    let seats = playing.evaluation_seats()?;
+    let policy = &playing.config.policy;
+    let episodes = playing.learner.play(policy, 0, &seats[..1], 0.0, &())?;
+    println!("return {}", episodes[0].game_return());
     Ok(())
 }

@@ -8,11 +8,11 @@ use lapwing_train::{Config, Error};
 
 /// Prints an episode of a run's best adapter on the first scene of its evaluation, and returns the episode's return.
 pub fn play(run: &Path) -> Result<f64, Error> {
-    let adapter = toml::Value::from(&*directory::best(run).to_string_lossy());
+    let adapter = directory::best(run).display().to_string();
     let config = directory::config(run);
     let config = Config::load(
         &config.to_string_lossy(),
-        &[format!("model.adapter={adapter}")],
+        &[format!("model.adapter={adapter:?}")],
     )?;
     let gpu = Gpu::open(GpuOptions::default())?;
     let mut state = State::new(&gpu, None, config, RunPurpose::Play, &())?;

@@ -92,13 +92,14 @@ impl State {
     }
 
     /// Does the same with one or more given games, which need not be built in. All can be played, and the first one
-    /// trained on. It replaces the config's game.
+    /// trained on. It replaces the config's game. To play with what was trained, do so again with `model.adapter`.
     ///
     /// # Errors
     /// As [`State::new`].
     ///
     /// # Panics
-    /// If there are no games.
+    /// If there are no games, or the first one breaks a rule of [`Scenario`].
+    #[track_caller]
     pub fn with_games(
         gpu: &Gpu,
         hub: Option<&Hub>,

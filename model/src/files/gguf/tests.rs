@@ -484,7 +484,7 @@ fn what_is_not_supported_is_refused_by_name() {
     let path = dir.path().join("model.gguf");
     let complaint = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let error = ModelDirectory::open(&path).err().unwrap().to_string();
+        let error = ModelDirectory::open(&path).unwrap_err().to_string();
         error.split_once("model.gguf: ").unwrap().1.to_owned()
     };
     assert_eq!(complaint(b""), "empty, not a GGUF file");

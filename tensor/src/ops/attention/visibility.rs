@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use crate::{Gpu, Indices};
 
 /// A query sees the ranges `above[above]`, then the keys from `start` to `end`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Copy)]
 struct QueryRanges {
     above: u32,
     start: u32,
@@ -19,6 +19,7 @@ struct QueryRanges {
 
 type Ranges = Vec<(u32, u32)>;
 
+#[derive(Debug)]
 struct VisibilityInner {
     gpu: Gpu,
     keys: usize,
@@ -33,11 +34,11 @@ struct VisibilityInner {
 }
 
 /// The keys that each query of an attention sees. Cheap to clone; make it once for all layers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Visibility(Arc<VisibilityInner>);
 
 /// The order of the keys for each block of queries. All offsets are into `words`.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct QueryWalk {
     /// With single keys: `blocks + 1` offsets of items, then the items: key, mask of the queries.
     /// With tiles: `blocks + 1` offsets of tiles, then for each tile, and for the end, the offset of its items, then the
@@ -52,7 +53,7 @@ pub(crate) struct QueryWalk {
 const KEYS_OF_A_TILE: u32 = 64;
 
 /// The order of the queries for each block of keys, split into parts if it is long.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyWalk {
     /// `visible_until` of each key, then items of three words: first key of the block, first query, end.
     pub(crate) words: Indices,

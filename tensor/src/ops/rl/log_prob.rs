@@ -25,7 +25,7 @@ pub(crate) use scoring::VocabularyCut;
 pub(super) use scoring::{CUT, Scoring, used_rows};
 
 /// The output layer of a language model.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LmHead {
     /// (V, C): a row for each token of the vocabulary.
     pub weight: Matrix,
@@ -34,6 +34,7 @@ pub struct LmHead {
 }
 
 /// The result of [`Tensor::log_probs`] for each pair of a row and a target.
+#[derive(Debug)]
 pub struct LogProbs {
     /// Log-probs; tracked if the hidden rows or the head are.
     pub log_probs: Tensor,
@@ -104,6 +105,21 @@ impl Tensor {
     /// Never holds all logits, and of restricted pairs computes the allowed ones only. `rows` must be known on the host, and
     /// `targets` with sets, too; without, they may be the result of [`Tensor::draw`].
     /// Gradients for the hidden rows, the LoRA and a trained weight.
+    ///
+    /// The mean of the negated log-probs is the cross-entropy of a classifier:
+    ///
+    /// ```
+    /// # use lapwing_tensor::{Gpu, GpuOptions, Indices, Matrix, Tensor, rl::LmHead};
+    /// # let gpu = Gpu::open(GpuOptions::default())?;
+    /// // Two rows of three features, and four classes.
+    /// let hidden = Tensor::from_slice(&gpu, &[1.0, 0.0, 2.0, 0.5, 1.0, 0.0], &[2, 3]);
+    /// let weight = Matrix::Trained(Tensor::zeros(&gpu, &[4, 3]).tracked());
+    /// let (rows, classes) = (Indices::new(&gpu, &[0, 1]), Indices::new(&gpu, &[3, 1]));
+    /// let head = LmHead { weight, lora: None };
+    /// let loss = hidden.log_probs(&head, &rows, &classes, &[], 1.0).log_probs.mean().neg();
+    /// assert!((loss.to_vec()?[0] - 4f32.ln()).abs() < 1e-6);
+    /// # Ok::<(), lapwing_tensor::GpuError>(())
+    /// ```
     ///
     /// # Panics
     /// If the shapes do not fit, there are no pairs, a row or token does not exist, or the temperature is not positive.

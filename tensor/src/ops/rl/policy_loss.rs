@@ -73,6 +73,7 @@ pub struct LossToken {
 }
 
 /// The result of [`Tensor::policy_loss`]: single numbers.
+#[derive(Debug)]
 pub struct PolicyLoss {
     /// The loss; tracked if the log-probs are.
     pub loss: Tensor,

@@ -19,6 +19,7 @@ const DRAW: Kernel = Kernel::new("sample", "draw");
 const CHOOSE: Kernel = Kernel::new("sample", "choose");
 
 /// The result of [`Tensor::draw`], on the device and untracked.
+#[derive(Debug)]
 pub struct Draws {
     /// The tokens.
     pub tokens: Indices,

@@ -99,11 +99,8 @@ fn of_parameters(
 fn updates(state: &mut State, batch: &Batch) -> Result<Gradients, Error> {
     let settings = AdamW {
         lr: 1e-2,
-        beta1: 0.9,
-        beta2: 0.999,
-        eps: 1e-8,
-        weight_decay: 0.0,
         max_norm: 1.0,
+        ..AdamW::default()
     };
     let mut update = || -> Result<Gradients, Error> {
         let gradients = gradients(state, batch);
@@ -208,6 +205,6 @@ fn move_to(state: &State, from: &[NamedValues], direction: &[f64], by: f64) {
             .zip(&mut direction)
             .map(|(v, d)| (f64::from(*v) + by * d) as f32)
             .collect();
-        parameters(state).get(name).write(&moved);
+        parameters(state).get(name).detach().write(&moved);
     }
 }

@@ -207,11 +207,10 @@ fn make(
         };
         let adamw = AdamW {
             lr: PEAK_LR * rate,
-            beta1: 0.9,
             beta2: 0.98,
-            eps: 1e-8,
             weight_decay: 0.01,
             max_norm: 1.0,
+            ..AdamW::default()
         };
         parameters.step_muon(muon, adamw, |name| name.ends_with("_proj.weight"));
         if step % 5 == 0 || step + 1 == how.steps {

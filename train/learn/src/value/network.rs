@@ -177,7 +177,7 @@ impl Network {
     /// Overwrites a weight.
     #[track_caller]
     pub(crate) fn write(&self, name: &str, values: &[f32]) {
-        self.tensors[name].write(values);
+        self.tensors[name].detach().write(values);
     }
 
     /// Overwrites some of the weights.
