@@ -99,19 +99,8 @@ fn every_key_of_a_run_is_documented() {
             | Record::Episode(_) => (),
         }
     }
-    let session = Session {
-        time: 0.0,
-        version: String::new(),
-        step: 0,
-        device: String::new(),
-        driver: String::new(),
-        backend: String::new(),
-        software: false,
-        config: String::new(),
-        model: String::new(),
-    };
     let mut known = keys_of(&records);
-    known.extend(keys_of(&session));
+    known.extend(keys_of(&Session::default()));
     assert!(known.len() > 50, "{known:?}");
     let page = page();
     for key in &known {

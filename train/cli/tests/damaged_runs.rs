@@ -104,6 +104,13 @@ fn missing_metrics_are_noticed() {
     fs::write(&metrics, "").unwrap();
     let error = fails(home, "train --resume run --steps 2");
     assert!(error.contains("lines of it were removed since"), "{error}");
+    fs::remove_file(&metrics).unwrap();
+    let error = fails(home, "train --resume run --steps 2");
+    assert!(
+        error.contains("metrics.jsonl does not exist: the lines"),
+        "{error}"
+    );
+    assert!(!metrics.exists());
 }
 
 /// Waits until the run has recorded this many steps.

@@ -378,7 +378,12 @@ table! {
         "a file as an output directory", |d| write(d, "notes", ""), "train --out notes";
         "an output directory with a checkpoint", model, "pretrain --out model --steps 1";
         "a truncated config of a run", |d| write(d, "run/config.toml", "[train"), "train --resume run";
-        "an invalid checkpoint", |d| { new_run(d); write(d, "run/checkpoints/step-000001.safetensors", "notes") }, "train --resume run";
+        "an invalid checkpoint", |d| {
+            new_run(d);
+            for (name, text) in [("metrics.jsonl", ""), ("episodes.jsonl", ""), ("checkpoints/step-000001.safetensors", "notes")] {
+                write(d, &format!("run/{name}"), text);
+            }
+        }, "train --resume run";
         "a run to resume and a preset", new_run, "train snake --resume run";
         "a report of a missing run", nothing, "report runs/lake";
         "a report in place of another file", |d| { new_run(d); write(d, "notes.html", "mine") }, "report run --out notes.html";

@@ -105,11 +105,11 @@ fn commands_for_language_models_refuse_a_network() {
     let home = home.path();
     assert_eq!(trained(home, "pqn").code, 0);
     let refused = |line: &str| fails(home, line);
-    assert_snapshot!(refused("merge net --out merged"), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: only train, eval and play can use it"#);
-    assert_snapshot!(refused("probe net"), @r#"error: learner = "pqn" has no language model: only train, eval and play can use its network"#);
+    assert_snapshot!(refused("merge net --out merged"), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: only train, play and `eval RUN` can use it"#);
+    assert_snapshot!(refused("probe net"), @r#"error: learner = "pqn" has no language model: only train, play and `eval RUN` can use its network"#);
     // No note on a network that is not probed.
     assert_eq!(run(home, "probe net").err.lines().count(), 1);
-    assert_snapshot!(refused("eval frozen-lake --adapter net"), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: only train, eval and play can use it"#);
+    assert_snapshot!(refused("eval frozen-lake --adapter net"), @r#"error: net holds a network that reads no words (learner = "dqn" or "pqn"), and no adapter: only train, play and `eval RUN` can use it"#);
     assert_snapshot!(refused("eval net --against net"), @"error: --against: takes adapters of language models, and pqn has none: leave it out");
     assert_snapshot!(refused("eval net --games frozen-lake,snake"), @"error: the network net/best.safetensors: dense.0.weight has the shape [64, 8], wanted [180, 8] for this config and game");
     let mut left: Vec<String> = fs::read_dir(home)

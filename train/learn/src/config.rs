@@ -37,7 +37,7 @@ lapwing_env::options! {
     /// G', the episodes of a group that are trained on, at most `group_size`. The paper: 25. The default is
     /// lowered to a smaller `group_size`. No effect with `sampling = "all"`.
     learn: usize = 25, in Whole(1, usize::MAX);
-    /// How the episodes to train on are selected: `aaw`, drawn without replacement, weighted by absolute advantage, as in the
+    /// How the episodes to train on are selected: `aaw`, drawn without replacement with weights exp(|A|), as in the
     /// paper; `uniform`, drawn with equal weights; `top`, those of the largest absolute advantages; `variance`, those whose
     /// returns vary most (PODS); `all`, every episode.
     sampling: Sampling = Sampling::Aaw;
@@ -92,8 +92,8 @@ lapwing_env::options! {
     /// the same with `weights = "all"`, for which 1e-6 is usual in large models; the built-in model needs the same rate as its
     /// adapters. For Muon it is the length of a step: 0.003 for the built-in model.
     lr: f64 = 1e-5, in Real(0.0, f64::MAX);
-    /// The learning rate falls linearly over `steps` to this share of itself. 1: it does not fall. A run that is resumed with
-    /// more steps then falls more slowly.
+    /// The learning rate falls linearly over `steps`, to this share of itself after the last step. 1: it does not fall. A run that
+    /// is resumed with more steps then falls more slowly.
     lr_end: f64 = 1.0, in Real(0.0, 1.0);
     /// Steps in which the learning rate rises from 0. 0: Adam's bias correction suffices at this rate.
     warmup: usize = 0;
@@ -137,7 +137,7 @@ pub enum Optimiser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sampling {
-    /// Drawn without replacement, weighted by absolute advantage (the paper's).
+    /// Drawn without replacement with weights exp(|A|) (the paper's). |A| of an episode whose turns differ is their root mean square.
     Aaw,
     /// Drawn without replacement, with equal weights.
     Uniform,
@@ -212,8 +212,7 @@ pub enum Ratio {
     Token,
     /// The tokens of a turn share their geometric mean.
     Turn,
-    /// The tokens of an episode share theirs (GSPO, arXiv 2507.18071, with the episode as its sequence; also `sequence`).
-    #[serde(alias = "sequence")]
+    /// The tokens of an episode share theirs (GSPO, arXiv 2507.18071, with the episode as its sequence).
     Episode,
 }
 

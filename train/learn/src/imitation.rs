@@ -108,7 +108,7 @@ impl Imitation {
                 .iter()
                 .filter(|turn| turn.action.is_some())
                 .collect();
-            if sample.purpose == EpisodePurpose::Evaluation {
+            if sample.purpose != EpisodePurpose::Training {
                 data.evaluations += 1;
             } else if !self.takes(sample) || read.is_empty() {
                 data.filtered += 1;

@@ -50,6 +50,8 @@ pub enum EpisodePurpose {
     Training,
     /// Evaluation.
     Evaluation,
+    /// Neither: of `lapwing play --json`.
+    Play,
 }
 
 /// One action of one agent.

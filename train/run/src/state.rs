@@ -69,7 +69,7 @@ pub fn check_language(config: &Config) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Unusable(format!(
-        "learner = \"{}\" has no language model: only train, eval and play can use its network",
+        "learner = \"{}\" has no language model: only train, play and `eval RUN` can use its network",
         config.learner.name()
     )))
 }

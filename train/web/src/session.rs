@@ -403,6 +403,7 @@ impl PageRun {
         let start = Session {
             time: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            program: "browser".to_owned(),
             step: 0,
             device: caps.name.clone(),
             driver: caps.driver.clone(),
@@ -410,6 +411,7 @@ impl PageRun {
             software: caps.is_software,
             config: preset.to_owned(),
             model: self.state.model_name.clone(),
+            fingerprint: self.state.fingerprint.clone(),
         };
         let run = run_directory();
         let start = serde_json::to_string(&start).expect("plain values") + "\n";

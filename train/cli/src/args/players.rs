@@ -93,8 +93,8 @@ pub struct PlayArgs {
     /// Write the episodes to this new file, for `lapwing pretrain --from`. Held-out scenes are skipped
     #[arg(long, value_name = "FILE.jsonl")]
     pub keep: Option<PathBuf>,
-    /// Seed of the scene and its luck
-    #[arg(long, value_name = "N", value_parser = whole(WHOLE), default_value_t = 1, allow_negative_numbers = true)]
+    /// Seed of the scene and its luck, such as `scene` in episodes.jsonl
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX), default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
 }
 

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use lapwing_env::Scenario;
-use lapwing_lab::stats::mean_and_deviation;
 use lapwing_model::{open_regular, read_text};
 use lapwing_play::Episode;
 use lapwing_train::record::metrics::now;
@@ -89,13 +88,16 @@ pub fn of(scenario: &dyn Scenario) -> Option<HumanScores> {
     if lines.is_empty() {
         return None;
     }
-    let over = |of: fn(&HumanScore) -> f64| -> Vec<f64> { lines.iter().map(of).collect() };
-    let (return_mean, return_std) = mean_and_deviation(&over(|line| line.game_return));
+    let mean =
+        |of: &dyn Fn(&HumanScore) -> f64| lines.iter().map(of).sum::<f64>() / lines.len() as f64;
+    let return_mean = mean(&|line| line.game_return);
+    // Of the population, as that of the players.
+    let variance = mean(&|line| (line.game_return - return_mean).powi(2));
     Some(HumanScores {
         episodes: lines.len(),
         return_mean,
-        return_std,
-        success_rate: mean_and_deviation(&over(|line| f64::from(u8::from(line.success)))).0,
-        episode_length_mean: mean_and_deviation(&over(|line| line.length as f64)).0,
+        return_std: variance.sqrt(),
+        success_rate: mean(&|line| f64::from(u8::from(line.success))),
+        episode_length_mean: mean(&|line| line.length as f64),
     })
 }

@@ -212,7 +212,7 @@ impl Games<'_> {
         }
         let mut out = out::raw();
         if arguments.json {
-            for sample in self.samples(episodes, EpisodePurpose::Evaluation)? {
+            for sample in self.samples(episodes, EpisodePurpose::Play)? {
                 writeln!(out, "{}", serde_json::to_string(&sample)?)?;
             }
         } else if let Some(file) = &keep {

@@ -1,6 +1,6 @@
 //! `lapwing train`: a run from its config to its adapter, with a comparison at the end.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -180,12 +180,11 @@ fn identity(
     device: DeviceArgs,
     arguments: &TrainArgs,
 ) -> Result<RankIdentity> {
-    let program = std::env::current_exe()?;
     Ok(RankIdentity {
         host: host(),
         number: device.index,
         device: gpu.caps().name.clone(),
-        program: crc32c::crc32c(&std::fs::read(program)?),
+        program: checksum_of_program()?,
         arguments: format!("{arguments:?}"),
         model: state.fingerprint.clone(),
     })
@@ -297,6 +296,7 @@ fn run<L: Learner>(
     run.begin(&Session {
         time: now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: format!("{:08x}", checksum_of_program()?),
         step: state.step,
         device: caps.name,
         driver: caps.driver,
@@ -307,6 +307,7 @@ fn run<L: Learner>(
             None => arguments.config.config.clone(),
         },
         model: state.model_name.clone(),
+        fingerprint: state.fingerprint.clone(),
     })?;
     let total = state.config.train.steps;
     // A new run has not been evaluated.
@@ -439,10 +440,14 @@ fn before_and_after(run: &Path, config: &Config, divided: bool) -> String {
     }
     let table = comparison(&results.baselines, &rows, config.eval.episodes);
     let scenes = match divided {
-        true => "other held-out scenes than the evaluations",
+        true => "held-out scenes, drawn apart from the evaluations",
         false => "training scenes, drawn apart from the evaluations",
     };
     format!("test on {scenes}:\n{table}")
+}
+
+fn checksum_of_program() -> io::Result<u32> {
+    Ok(crc32c::crc32c(&std::fs::read(std::env::current_exe()?)?))
 }
 
 /// Returns the name by which this program was called, which may not be on the PATH.

@@ -359,8 +359,8 @@ function runsTable() {
   };
   const numbers = ['success before', 'success after', ...(hasGreedy ? ['greedy before', 'greedy after'] : []), 'return before', 'return after', 'best evaluation', 'time'];
   const columns = [['run', 'word'], ...(many ? [['config', 'word']] : []), ['model', 'word'], ['seed', 'n'], ['state'], ...numbers.map(name => [name, 'n'])];
-  const caption = page.runs.every(tested) ? 'Success and return on test scenes, which differ from those of the evaluations.'
-    : 'Success and return on held-out scenes: the first and the last evaluation, or after the training a test on other scenes.';
+  const caption = page.runs.every(tested) ? 'Success and return on test scenes, drawn apart from those of the evaluations.'
+    : 'Success and return on held-out scenes: the first and the last evaluation, or after the training a test.';
   section('runs', 'Runs', h('div', { class: 'card' }, table(caption, columns,
     page.groups.flatMap((group, i) => group.runs.map(run => row(page.runs[run], i))), 'Runs')));
 }
@@ -415,7 +415,7 @@ function curves() {
     chart('Loss', 'before the update', train('loss')),
     chart('Critic', 'explained share of the variance', train('explained_variance')),
     changes('clip_fraction') ? chart('Clipped tokens', 'share of the trained tokens', train('clip_fraction')) : null,
-    positive('groups_skipped') ? chart('Groups with equal returns', 'skipped in a step', train('groups_skipped')) : null,
+    positive('groups_skipped') ? chart('Groups skipped', 'without advantages, in a step', train('groups_skipped')) : null,
     chart('Most frequent action', 'share of all turns', train('top_action_share')),
     chart('Time of a step', 'seconds', [...series('train', 'seconds_rollout', { name: 'rollout' }), ...series('train', 'seconds_update', { name: 'update', style: 'dashed' })]),
     positive('tokens_played') ? chart('Tokens of a step', 'played and computed', [...series('train', 'tokens_played', { name: 'played' }), ...series('train', 'tokens_computed', { name: 'computed', style: 'dashed' })]) : null,

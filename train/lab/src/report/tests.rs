@@ -85,15 +85,13 @@ fn run(folder: &Path, name: &str, settings: &[&str], records: &[Record]) -> Path
     let config = Config::load("frozen-lake", &settings).unwrap();
     let mut run = RunDirectory::create(&path, &config).unwrap();
     run.begin(&Session {
-        time: 0.0,
         version: "0.1.0".to_owned(),
-        step: 0,
         device: "a card".to_owned(),
         driver: "a driver".to_owned(),
         backend: "vulkan".to_owned(),
-        software: false,
         config: "frozen-lake".to_owned(),
         model: "lapwing-base-2".to_owned(),
+        ..Session::default()
     })
     .unwrap();
     records

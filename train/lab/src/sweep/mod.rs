@@ -329,9 +329,11 @@ impl SweepRun {
     pub fn outcome(&self, sweep: &Path) -> Option<RunResult> {
         let (run, steps) = (self.directory(sweep), self.config.train.steps);
         let mut result = RunResult::read(&directory::metrics(&run), &self.setting, self.seed)?;
-        match &*TestResults::read(&run).sampled {
+        let test = TestResults::read(&run);
+        match &*test.sampled {
             [before, .., after] if after.step == steps => {
                 (result.before, result.after) = (before.play.clone(), after.play.clone());
+                result.greedy = test.greedy.last().map(|greedy| greedy.play.clone());
                 result.tested = true;
             }
             // It was stopped before the end of its last test.

@@ -10,6 +10,7 @@ use super::comparison::SweepComparison;
 use super::probes::ProbeScores;
 use super::run_result::{Cost, CostAxis, EPISODES, RunResult, SECONDS};
 use crate::stats::{interval, mean_and_deviation};
+use lapwing_play::metrics::PlayMetrics;
 use lapwing_play::probe::Verdict;
 
 /// Statistics of a number over runs, or over pairs of runs.
@@ -47,6 +48,9 @@ pub(crate) struct SettingResult {
     pub(super) seeds: Vec<u64>,
     /// Success rate of the test, or else of the last evaluation.
     pub(super) success: RunStatistics,
+    /// Success rate and mean return of the same with greedy decoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) greedy: Option<[RunStatistics; 2]>,
     /// Mean return of the same.
     #[serde(flatten)]
     pub(super) score: ScoreStatistics,
@@ -237,6 +241,7 @@ impl SweepResults {
                 difference: RunStatistics::of(pairs),
             })
         };
+        let greedy = |of: fn(&PlayMetrics) -> f64| over(&|run| run.greedy.as_ref().map(of));
         let score_at =
             |axis, cost: Option<f64>| cost.and_then(|cost| score(&|run| run.score_at(axis, cost)));
         let metric =
@@ -246,6 +251,9 @@ impl SweepResults {
             setting: setting.to_owned(),
             seeds: own.iter().map(|run| run.seed).collect(),
             success: over(&|run| Some(run.after.success_rate))?,
+            greedy: greedy(|play| play.success_rate)
+                .zip(greedy(|play| play.return_mean))
+                .map(<[_; 2]>::from),
             score: score(&|run| Some(run.after.return_mean))?,
             cost: Cost {
                 episodes: over(&|run| run.total(EPISODES)),
@@ -307,7 +315,7 @@ mod tests {
     use super::*;
     use crate::sweep::SweepRun;
     use lapwing_learn::metrics::StepMetrics;
-    use lapwing_play::metrics::{Baselines, PlayMetrics};
+    use lapwing_play::metrics::Baselines;
     use lapwing_play::probe::ProbeCounts;
     use lapwing_train::record::jsonl::Jsonl;
     use lapwing_train::record::metrics::{Evaluation, TestResults};
@@ -324,7 +332,7 @@ mod tests {
     fn write_run(cell: &SweepRun, home: &Path, step: &StepMetrics, scores: &[f64]) {
         let dir = cell.directory(home);
         std::fs::create_dir_all(&dir).unwrap();
-        let mut file = Jsonl::open(&directory::metrics(&dir)).unwrap();
+        let mut file = Jsonl::create(&directory::metrics(&dir)).unwrap();
         let play = |score: f64| PlayMetrics {
             episodes: 50,
             success_rate: score / 2.0,
@@ -452,6 +460,7 @@ mod tests {
             };
             let results = TestResults {
                 sampled: [(0, 0.0), (last, score)].map(evaluation).to_vec(),
+                greedy: [(0, 0.0), (last, score / 2.0)].map(evaluation).to_vec(),
                 ..TestResults::default()
             };
             let file = directory::test(&cell.directory(home.path()));
@@ -465,6 +474,8 @@ mod tests {
         assert!(sweep.runs[1].outcome(home.path()).is_none());
         test(&sweep.runs[1], 2, 0.75);
         assert_eq!(results("test"), [0.25, 0.75]);
+        let greedy = SweepResults::of(&sweep, home.path()).settings[0].greedy;
+        assert_eq!(greedy.unwrap().map(|of| of.mean), [0.0, 0.25]);
     }
 
     /// A missing number is not a zero, neither in a table nor in a mean.

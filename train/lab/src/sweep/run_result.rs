@@ -22,7 +22,10 @@ pub struct RunResult {
     pub before: PlayMetrics,
     /// The test after training, or else the last evaluation.
     pub after: PlayMetrics,
-    /// Whether these two are of tests.
+    /// The test after training with greedy decoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub greedy: Option<PlayMetrics>,
+    /// Whether `before` and `after` are of tests.
     pub(super) tested: bool,
     pub(super) baselines: Option<Baselines>,
     /// All evaluations, in order.
@@ -118,6 +121,7 @@ impl RunResult {
             seed,
             before: before?,
             after: after?,
+            greedy: None,
             tested: false,
             baselines,
             curve,
@@ -181,6 +185,7 @@ mod tests {
             seed: 1,
             before: PlayMetrics::default(),
             after: PlayMetrics::default(),
+            greedy: None,
             tested: false,
             baselines: None,
             curve: evaluations.iter().enumerate().map(point).collect(),

@@ -12,7 +12,7 @@ impl SweepResults {
         let mut tables = vec![self.score_table(), self.cost_table()];
         let mut notes = vec![
             "Mean over seeds ± standard deviation [95 % confidence interval of the mean over seeds, by Student's t]; differences are paired by seed. \
-             Tests are on other scenes than evaluations; both are held out if the game's scenes can be divided."
+             A number alone is the same for all seeds. Tests draw scenes anew; tests and evaluations play held-out scenes if the game's scenes can be divided."
                 .to_owned(),
         ];
         if let Some(episodes) = self.equal_episodes.map(integer) {
@@ -88,13 +88,22 @@ impl SweepResults {
                 (some, wanted) => format!("{some} of {wanted}"),
             };
             let [mean, difference] = row.score_cells(Some(row.score));
-            vec![
+            let mut cells = vec![
                 ("setting", row.setting.clone()),
                 ("seeds", seeds),
                 (&*success, row.cell(Some(row.success), score)),
                 (&*mean_return, mean),
                 ("difference to the first", difference),
-            ]
+            ];
+            if self.settings.iter().any(|row| row.greedy.is_some()) {
+                let greedy = ["success, greedy", "return, greedy"]
+                    .into_iter()
+                    .enumerate();
+                cells.extend(
+                    greedy.map(|(i, name)| (name, row.cell(row.greedy.map(|of| of[i]), score))),
+                );
+            }
+            cells
         }))
     }
 
@@ -199,6 +208,9 @@ impl SweepResults {
         add("return_before", Some(before.return_mean));
         add("success", Some(after.success_rate));
         add("return", Some(after.return_mean));
+        let greedy = run.greedy.as_ref();
+        add("success_greedy", greedy.map(|of| of.success_rate));
+        add("return_greedy", greedy.map(|of| of.return_mean));
         add("valid_action_rate", Some(after.valid_action_rate));
         add("episode_length", Some(after.episode_length_mean));
         add("episodes", run.total(EPISODES));
@@ -242,7 +254,7 @@ fn statistics(found: Option<RunStatistics>, seeds: usize, format: fn(f64) -> Str
         return "-".to_owned();
     };
     let mut text = format(found.mean);
-    if found.count > 1 {
+    if found.std > 0.0 {
         let [low, high] = found.interval.map(format);
         text += &format!(" ± {} [{low}, {high}]", format(found.std));
     }

@@ -72,7 +72,7 @@ impl RunDirectory {
         }
         let file = self::config(&path);
         let written = fs::write(&file, config.to_toml()).map_err(write_error(&file));
-        let filled = written.and_then(|()| RunDirectory::with(&path, lock));
+        let filled = written.and_then(|()| RunDirectory::with(&path, lock, Jsonl::create));
         filled.inspect_err(|_| {
             // Only what was created here is removed. If that fails, too, the first error is reported.
             for name in [CONFIG, "metrics.jsonl", "episodes.jsonl", LOCK] {
@@ -87,19 +87,23 @@ impl RunDirectory {
     /// Opens a run directory to resume the run.
     ///
     /// # Errors
-    /// If it does not exist, another process writes there, or it cannot be written.
+    /// If it or one of its records does not exist, another process writes there, or it cannot be written.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
         is_run(path)?;
         let lock = lock(path)?;
-        RunDirectory::with(path, lock)
+        RunDirectory::with(path, lock, Jsonl::append)
     }
 
-    fn with(path: &Path, lock: File) -> Result<RunDirectory, RecordError> {
+    fn with(
+        path: &Path,
+        lock: File,
+        open: fn(&Path) -> Result<Jsonl, RecordError>,
+    ) -> Result<RunDirectory, RecordError> {
         Ok(RunDirectory {
             path: path.to_owned(),
             lock,
-            metrics: Jsonl::open(&metrics(path))?,
-            episodes: Jsonl::open(&episodes(path))?,
+            metrics: open(&metrics(path))?,
+            episodes: open(&episodes(path))?,
         })
     }
 
@@ -194,12 +198,15 @@ impl Sink for RunDirectory {
 }
 
 /// One start of lapwing on a run: a line of `sessions.jsonl`.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Session {
     /// The time of the start, in seconds since 1970 (UTC).
     pub time: f64,
     /// The version of lapwing.
     pub version: String,
+    /// A checksum of the program, which tells builds of one version apart.
+    #[serde(default)]
+    pub program: String,
     /// Training steps completed before.
     pub step: usize,
     /// The name of the device.
@@ -214,6 +221,9 @@ pub struct Session {
     pub config: String,
     /// The model, with the revision if it has one.
     pub model: String,
+    /// The fingerprint of the files of the model and of the starting adapter.
+    #[serde(default)]
+    pub fingerprint: String,
 }
 
 macro_rules! paths {
@@ -291,8 +301,8 @@ pub fn trained(run: &Path) -> Result<Trained, RecordError> {
     if network(run).exists() {
         return Err(unfit(
             run,
-            "holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: only train, eval and \
-             play can use it",
+            "holds a network that reads no words (learner = \"dqn\" or \"pqn\"), and no adapter: only train, play and `eval RUN` \
+             can use it",
         ));
     }
     let is_in = |dir: PathBuf| match PathKind::of(&dir) {

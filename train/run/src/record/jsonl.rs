@@ -20,16 +20,30 @@ pub struct Jsonl {
 }
 
 impl Jsonl {
-    /// Opens the file; creates it if it does not exist.
+    /// Opens the file, or creates it if it does not exist.
     ///
     /// # Errors
     /// If it cannot be created or written.
-    pub fn open(path: &Path) -> Result<Jsonl, RecordError> {
+    pub fn create(path: &Path) -> Result<Jsonl, RecordError> {
         let file = open_regular(path, File::options().create(true).append(true));
         Ok(Jsonl {
             path: path.to_owned(),
             file: file.map_err(write_error(path))?,
         })
+    }
+
+    /// Opens the file of a run to resume.
+    ///
+    /// # Errors
+    /// If it does not exist, or cannot be written.
+    pub(super) fn append(path: &Path) -> Result<Jsonl, RecordError> {
+        match path.exists() {
+            true => Jsonl::create(path),
+            false => Err(incomplete(
+                path,
+                "does not exist: the lines of the run were removed",
+            )),
+        }
     }
 
     /// Appends a line.
@@ -71,13 +85,19 @@ impl Jsonl {
         let found = self.bytes()?;
         if found < bytes {
             let problem = format!(
-                "has {found} bytes, and had {bytes} when the checkpoint was made: lines of it were removed since, and the run \
-                 cannot continue without them; start a new run from the trained weights ({TRAINED_OPTIONS})"
+                "has {found} bytes, and had {bytes} when the checkpoint was made: lines of it were removed since"
             );
-            return Err(unfit(&self.path, &problem));
+            return Err(incomplete(&self.path, &problem));
         }
         self.file.set_len(bytes).map_err(write_error(&self.path))
     }
+}
+
+fn incomplete(path: &Path, problem: &str) -> RecordError {
+    let problem = format!(
+        "{problem}, and the run cannot continue without them; start a new run from the trained weights ({TRAINED_OPTIONS})"
+    );
+    unfit(path, &problem)
 }
 
 /// Reads the lines of a file as records or as plain values. An incomplete last line, of a run that is writing or was killed,
@@ -220,7 +240,7 @@ mod tests {
         ];
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
-        let mut jsonl = Jsonl::open(&path).unwrap();
+        let mut jsonl = Jsonl::create(&path).unwrap();
         records
             .iter()
             .for_each(|record| jsonl.write(record).unwrap());
