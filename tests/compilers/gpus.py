@@ -6,7 +6,7 @@
     tests/compilers/gpus.py --record FOLDER    writes the part of the record for this version of Mesa
 
 FOLDER has the SPIR-V files of the example `translations`. Fails if a group spills or uses scratch memory and did neither in the
-record, or if the share of multiply-adds in its hot loops fell. Exits with 77 if a part is missing, and names it.
+record, or if the share of multiply-adds in its hot loops or blocks fell. Exits with 77 if a part is missing, and names it.
 """
 
 import os
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 RECORD = pathlib.Path(__file__).with_suffix(".txt")
 # Each card with its names in old and new versions of Mesa.
 CARDS = {"rdna2": ["navi21"], "rdna3": ["gfx1100", "navi31"], "gcn5": ["vega10"]}
-COLUMNS = ["registers", "spilled", "scratch", "waves", "share"]
+COLUMNS = ["registers", "spilled", "scratch", "waves", "share", "block"]
 FOR_PROCESSORS = ["attention_lanes", "matmul_lanes", "matmul_rows"]
 # A group is a shader and an entry point, with these constants.
 GROUPING = re.compile(r"\.((?:HEAD_SIZE|LAYOUT|WIDE|ROWS)-\d+)(?=\.|$)")
@@ -39,23 +39,28 @@ def is_chosen(name):
     return not for_processors and not {"uniform", "group", "GROUP-8"} & set(rest)
 
 
-def hot_loop(listing):
-    """Returns the instructions of the hot loop and its multiply-adds, or None without a loop. Among the loops that contain no
-    other, it is the longest of those with the most multiply-adds. A loop reaches from a label to the last branch back to it."""
-    labels, loops, code = {}, {}, []
+def hottest(listing):
+    """Returns the instructions of the hot loop and its multiply-adds, or None without a loop, and those of the hot block. Among the
+    loops that contain no other, the hot loop is the longest of those with the most multiply-adds. A loop reaches from a label to
+    the last branch back to it, a block from a label, branch or barrier to the next."""
+    labels, loops, code, cuts = {}, {}, [], [0]
     for line in listing:
         if label := re.match(r"(BB\d+):", line):
             labels[label[1]] = len(code)
+            cuts.append(len(code))
             continue
         # RDNA 3 has instructions of two operations, which count as two.
         for operation in map(str.strip, line.split(";")[0].split("::")):
             if operation and not HINT.match(operation):
                 code.append(bool(MULTIPLY_ADD.match(operation)))
+            if re.match(r"s_(c?branch|barrier)", operation):
+                cuts.append(len(code))
             target = re.match(r"s_c?branch\w* (BB\d+)", operation)
             if target and target[1] in labels:
                 loops[labels[target[1]]] = len(code)
     inner = [code[start:end] for start, end in loops.items() if not any(start < other < end for other in loops)]
-    return max(((len(loop), sum(loop)) for loop in inner), key=lambda loop: loop[::-1], default=None)
+    blocks = [code[start:end] for start, end in zip(cuts, [*cuts[1:], len(code)])]
+    return tuple(max(((len(part), sum(part)) for part in parts), key=lambda part: part[::-1], default=None) for parts in (inner, blocks))
 
 
 def kernel(block):
@@ -63,9 +68,10 @@ def kernel(block):
     head, *listing = block.splitlines()
     name, *pairs = head.split()
     of = {key: int(value) for key, value in (pair.split("=") for pair in pairs)}
-    loop = hot_loop(listing)
+    loop, block = hottest(listing)
     numbers = {"registers": of["vgprs"], "spilled": of["spilled_vgprs"] + of["spilled_sgprs"], "scratch": of["scratch_size"],
                "waves": of["subgroups_per_simd"], "share": 100 * loop[1] // loop[0] if loop else "-",
+               "block": 100 * block[1] // max(block[0], 1) if block[1] else "-",
                "loop": loop[0] if loop else "-", "subgroup": of["subgroup"], "shared": of["lds_size"],
                "instructions": of["instructions"], "latency": of["latency"], "cycles": of["inverse_throughput"]}
     return name.removesuffix(".spv"), numbers
@@ -96,7 +102,7 @@ def grouped(kernels, columns):
 
     def worst(members, column):
         values = [numbers[column] for numbers in members if numbers[column] != "-"]
-        return (min if column in ("waves", "share") else max)(values, default="-")
+        return (min if column in ("waves", "share", "block") else max)(values, default="-")
 
     return {group: [worst(members, column) for column in columns] for group, members in groups.items()}
 
@@ -114,7 +120,7 @@ def worse(head, now, recorded):
     for group in sorted(now.keys() & recorded.keys()):
         for column, new, old in zip(head, map(str, now[group]), recorded[group]):
             spills = column.endswith(("spilled", "scratch")) and old == "0" != new
-            if spills or (column.endswith("share") and old != "-" and (new == "-" or int(new) < int(old))):
+            if spills or (column.endswith(("share", "block")) and old != "-" and (new == "-" or int(new) < int(old))):
                 yield f"{group}: {column} {new}, recorded {old}"
 
 

@@ -46,8 +46,8 @@ steps() {
     rm -rf "$work/here" "$work/there"
     cargo run --quiet -p lapwing -- train frozen-lake --steps 5 --out "$work/here" >/dev/null
     local index
-    index=$(under_wine "$built/lapwing.exe" adapters | tr -d '\r' | sed -n 's/^\([0-9]*\): llvmpipe.*/\1/p' | head -n 1)
-    under_wine "$built/lapwing.exe" --adapter-index "$index" train frozen-lake --steps 5 --out "Z:${work//\//\\}\\there" >/dev/null
+    index=$(under_wine "$built/lapwing.exe" devices | tr -d '\r' | sed -n 's/^\([0-9]*\): llvmpipe.*/\1/p' | head -n 1)
+    under_wine "$built/lapwing.exe" --device "$index" train frozen-lake --steps 5 --out "Z:${work//\//\\}\\there" >/dev/null
     if ! diff <(numbers "$work/here") <(numbers "$work/there"); then
         echo "the five steps of Windows are not those of Linux" >&2
         return 1
