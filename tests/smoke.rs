@@ -82,7 +82,7 @@ pub fn describe(caps: &Caps) -> String {
     let mut text = String::new();
     let mut line =
         |name: &str, value: String| writeln!(text, "{name:10} {value}").expect("a string");
-    line("adapter", caps.name.clone());
+    line("device", caps.name.clone());
     line(
         "driver",
         format!("{}, {} ({})", caps.driver, caps.backend, caps.kind),

@@ -717,6 +717,11 @@ fn the_error_for_an_unknown_game_lists_all() {
             assert_eq!(find(name).unwrap_err().to_string(), wanted);
         }
     }
+    let variant = find("snake-downhill").unwrap_err().to_string();
+    assert!(
+        variant.starts_with("`snake-downhill` is a variant of snake"),
+        "{variant}"
+    );
 }
 
 /// The most rounds that a transcript shows. The digest in its last line covers all.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use serde_json::Value;
 
 use super::*;
+use crate::config::GameConfig;
 use crate::player::{ActionRequest, Reply};
 
 /// Two agents that count: the first ends after two rounds, the second never. `breaks`: the round in which the game
@@ -284,4 +285,20 @@ fn what_was_played_is_kept_when_a_player_leaves() {
     assert_eq!(episodes.iter().map(|e| e.turns.len()).sum::<usize>(), 4);
     let endings: Vec<_> = episodes.iter().map(|e| e.ending).collect();
     assert_eq!(endings, [Some(EpisodeEnd::Terminated), None]);
+}
+
+#[test]
+#[should_panic(expected = "counting: the actions [\"one\", \"one\"] are not distinct words")]
+fn a_game_with_equal_actions_is_refused() {
+    let actions = vec!["one".to_owned(); 2];
+    GameConfig::of(&Counting {
+        actions,
+        ..scenario(9)
+    });
+}
+
+#[test]
+#[should_panic(expected = "counting: the options null are not an object without nulls")]
+fn a_game_without_options_is_refused() {
+    GameConfig::of(&scenario(9));
 }
