@@ -82,7 +82,6 @@ use crate::credit::{Advantages, Return};
 use crate::critic::States;
 use crate::language::LanguageLearner;
 use crate::metrics::{BatchMetrics, StepMetrics, UpdateMetrics};
-use crate::ranks::accumulate_round;
 use crate::ratio::Ratios;
 use crate::{LearnError, credit, critic, entropy, measure};
 
@@ -461,10 +460,13 @@ fn update_once(
         ..UpdateMetrics::default()
     };
     progress.phase("update", batches.len(), "batches");
-    // A round has a batch for each rank.
+    // A round has a batch for each rank, the first for this one.
     let mut done = 0;
     for round in batches.chunks_mut(learner.ranks.size()) {
-        for batch in accumulate_round(learner, train, &ratios, round)? {
+        let (own, others) = round.split_first_mut().expect("a round has a batch");
+        learner.request_gradients(others, &ratios);
+        let own = accumulate(learner, train, &ratios, own)?;
+        for batch in std::iter::once(own).chain(learner.add_gradients()) {
             learned.add(&batch, batch.tokens as f64 / all_tokens as f64);
             done += 1;
         }

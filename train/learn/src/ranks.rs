@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::LearnError;
 use crate::batch::Batch;
 use crate::communicator::{Request, read};
-use crate::config::{StepOptions, TrainConfig};
+use crate::config::StepOptions;
 use crate::language::LanguageLearner;
 use crate::metrics::BatchMetrics;
 use crate::ms_grpo::accumulate;
@@ -37,33 +37,31 @@ pub struct RankState {
     pub checksum: Option<u32>,
 }
 
-/// Computes the gradients of a round, one batch on each rank, and adds them in the order of the batches to those accumulated.
-pub(crate) fn accumulate_round(
-    learner: &mut LanguageLearner,
-    train: &TrainConfig,
-    ratios: &Ratios,
-    round: &mut [Batch],
-) -> Result<Vec<BatchMetrics>, LearnError> {
-    let (own, others) = round.split_first_mut().expect("a round has a batch");
-    let request = Request::Gradient {
-        batches: (&*others).into(),
-        ratios: Cow::Borrowed(ratios),
-    };
-    learner.ranks.request(&request, &[]);
-    let mut all = vec![accumulate(learner, train, ratios, own)?];
-    let parameters = learner.parameters.as_mut().expect("a learner that trains");
-    let add = |metrics: Option<BatchMetrics>, gradient: Vec<f32>| {
-        if let Some(metrics) = metrics {
-            parameters.add(&gradient);
-            all.push(metrics);
-        }
-    };
-    learner.ranks.answers(add);
-    Ok(all)
-}
-
 /// On rank 0.
 impl LanguageLearner {
+    /// Requests the gradients of batches from the other ranks, one from each.
+    pub(crate) fn request_gradients(&self, batches: &[Batch], ratios: &Ratios) {
+        let request = Request::Gradient {
+            batches: batches.into(),
+            ratios: Cow::Borrowed(ratios),
+        };
+        self.ranks.request(&request, &[]);
+    }
+
+    /// Adds the requested gradients, in the order of the batches, to those accumulated. Returns the metrics of the batches.
+    pub(crate) fn add_gradients(&mut self) -> Vec<BatchMetrics> {
+        let parameters = self.parameters.as_mut().expect("a learner that trains");
+        let mut all = Vec::new();
+        let add = |metrics: Option<BatchMetrics>, gradient: Vec<f32>| {
+            if let Some(metrics) = metrics {
+                parameters.add(&gradient);
+                all.push(metrics);
+            }
+        };
+        self.ranks.answers(add);
+        all
+    }
+
     /// Sends the trained weights to the other ranks. Needed after each change.
     ///
     /// # Errors
